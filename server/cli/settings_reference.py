@@ -40,8 +40,9 @@ Times are in seconds. `drydock doctor` says whether what is configured can work 
 
 A `config.toml` of the first generation (`[core]`, `[llm]`, `[llm.NAME]`, `[agent.NAME]`, `[sandbox]`, …) is read as it
 is, given in the same way: its models become profiles (`llm` is the default one), its agents `agent_configs`, the rest
-the settings of their meaning. The log at the start and `drydock doctor` have a line for each key that means nothing
-here, with what to use instead; a key that is misspelled and a wrong value are refused.
+the settings of their meaning. `LLM_MODEL`, `LLM_API_KEY` and `LLM_BASE_URL` count before its `[llm]`.
+The log at the start and `drydock doctor` have a line for each key that means nothing here, with what to use instead; a
+key that is misspelled and a wrong value are refused.
 """
 
 _MODELS = """### Named models

@@ -19,6 +19,8 @@ _TYPO: Final = 0.8
 """How like a known name one is that is taken for it, misspelled, and refused; others some release may have known."""
 
 _MEGABYTE: Final = 1024 * 1024
+_AT_ONCE: Final = 1
+"""Seconds: 0 means never here."""
 
 _REMOTE: Final = "sandboxes run on this server's Docker engine or host (sandbox)"
 _WORKSPACE: Final = (
@@ -142,20 +144,27 @@ class ConfigurationFile:
     remarks: list[str] = field(default_factory=list)
 
 
-def read_first_generation(data: Mapping[str, Any], known: Mapping[str, object], where: str) -> ConfigurationFile:
+def read_first_generation(
+    data: Mapping[str, Any], known: Mapping[str, object], where: str, given: Mapping[str, Any]
+) -> ConfigurationFile:
     """The settings (of which `known` are all) in a first-generation file.
+
+    What is `given` beside it of the model (`llm_model`, …) counts before its section ``[llm]``.
 
     Raises `ConfigurationError` for a section or key that is like one that there is, and for settings of ours beside the
     sections; wrong values are left to the settings.
     """
-    return _Reader(data, known, where).read()
+    return _Reader(data, known, where, given).read()
 
 
 class _Reader:
     """Reads one file."""
 
-    def __init__(self, data: Mapping[str, Any], known: Mapping[str, object], where: str) -> None:
+    def __init__(
+        self, data: Mapping[str, Any], known: Mapping[str, object], where: str, given: Mapping[str, Any]
+    ) -> None:
         self._data = data
+        self._given = given
         self._known = known
         self._where = where
         self._found = ConfigurationFile()
@@ -177,7 +186,6 @@ class _Reader:
         self._sandbox(self._section("sandbox"))
         self._security(self._section("security"))
         self._models(self._section("llm"))
-        self._routing(self._section("model_routing"))
         self._agents(self._section("agent"))
         self._set("mcp_config", self._section("mcp") or None, "[mcp]")
         return self._found
@@ -233,8 +241,8 @@ class _Reader:
             word = "what is kept is in the database and in data_dir (blob_store_class for a place of your own)"
             self._means_nothing("core", "file_store", word)
         runtime = core.pop("runtime", "")
-        if runtime in _RUNTIMES:
-            self._set("sandbox", _RUNTIMES[runtime], "[core] runtime")
+        if not isinstance(runtime, str) or runtime in _RUNTIMES:  # what is no name is refused with the settings
+            self._set("sandbox", _RUNTIMES.get(str(runtime), runtime), "[core] runtime")
         elif runtime:
             self._means_nothing("core", "runtime", _REMOTE)
         if core.pop("enable_default_condenser", True) is False:
@@ -253,7 +261,7 @@ class _Reader:
             "runtime_container_image": ("sandbox_image", _as_it_is),
             "runtime_extra_deps": ("runtime_extra_deps", _as_it_is),
             "runtime_startup_env_vars": ("runtime_startup_env_vars", lambda value: value or None),
-            "close_delay": ("sandbox_stop_seconds", _as_it_is),
+            "close_delay": ("sandbox_stop_seconds", lambda value: _AT_ONCE if value == 0 else value),
             "keep_runtime_alive": ("sandbox_stop_seconds", lambda value: 0 if value is True else None),
             "use_host_network": ("sandbox_network", lambda value: "host-access" if value is True else None),
         }
@@ -274,8 +282,12 @@ class _Reader:
         profiles = {}
         own = self._profile("llm", dict(base))
         if own.get("model"):
-            profiles[DEFAULT_PROFILE] = own
+            told = {name: str(self._given.get(f"llm_{name}") or "").strip() for name in _GIVEN}
+            before = {name: text for name, text in told.items() if text}
+            profiles[DEFAULT_PROFILE] = own | before
             self._set("llm_profile", DEFAULT_PROFILE, "[llm]")
+            if before:  # a key is for other models of its provider, too
+                self._set("llm_model", profiles[DEFAULT_PROFILE]["model"], "[llm] model")
         else:
             for key, setting in (("api_key", "llm_api_key"), ("base_url", "llm_base_url")):
                 self._set(setting, own.get(key), f"[llm] {key}")
@@ -307,8 +319,11 @@ class _Reader:
         provider = given.pop("custom_llm_provider", "")
         if provider and isinstance(found.get("model"), str) and not found["model"].startswith(f"{provider}/"):
             found["model"] = f"{provider}/{found['model']}"
-        if extra := given.pop("completion_kwargs", None):
-            found["litellm_extra_body"] = extra
+        if isinstance(top_k := found.get("top_k"), float) and top_k.is_integer():
+            found["top_k"] = int(top_k)  # it could be either
+        extra, body = given.pop("completion_kwargs", None), found.get("litellm_extra_body", {})
+        if extra and isinstance(body, dict):  # what is no table is refused with the settings
+            found["litellm_extra_body"] = {**extra, **body} if isinstance(extra, dict) else extra
         self._rest(section, given, _LLM, tuple(LLMConfig.model_fields))
         return found
 
@@ -321,20 +336,26 @@ class _Reader:
             )
         self._set("llm_purposes", purposes, place)
 
-    def _routing(self, routing: dict[str, Any]) -> None:
+    def _routing(self, section: str, routing: dict[str, Any], primary: Any) -> str:
+        """The name of the router's profile that this section makes; empty where it wants none."""
         kind = routing.pop("router_name", "noop_router")
-        models = self._table(routing.pop("llms_for_routing", {}), "[model_routing] llms_for_routing")
+        models = self._table(routing.pop("llms_for_routing", {}), f"[{section}] llms_for_routing")
         if self._secondary:
             models = {"secondary": self._secondary, **models}
-        self._rest("model_routing", routing, {}, ("router_name", "llms_for_routing"))
+        self._rest(section, routing, {}, ("router_name", "llms_for_routing"))
         if kind in ("", "noop_router"):
-            return
-        renamed = {"secondary" if key == "secondary_model" else key: name for key, name in models.items()}
-        router = {"router": kind, "models": {"primary": DEFAULT_PROFILE, **renamed}}
+            return ""
         profiles = self._found.values.get("llm_profiles", {})
-        name = next(one for one in ("routed", "model_routing", "model-routing") if one not in profiles)
-        self._set("llm_profiles", {**profiles, name: router}, "[model_routing]")
-        self._set("llm_profile", name, "[model_routing]")
+        renamed = {"secondary" if key == "secondary_model" else key: name for key, name in models.items()}
+        named = {"primary": primary, **renamed}
+        for key, value in {"router_name": kind, **named}.items():
+            if not isinstance(value, str):
+                raise ConfigurationError(f"[{section}] {key} in {self._where}: it is a name, so write it in quotes")
+        if named["primary"] not in profiles:
+            raise ConfigurationError(f"[{section}] in {self._where}: a router needs the model of [llm]; name one there")
+        name = next(one for one in map("routed{}".format, ("", *range(2, len(profiles) + 3))) if one not in profiles)
+        self._found.values["llm_profiles"] = {**profiles, name: {"router": kind, "models": named}}
+        return name
 
     def _agents(self, section: dict[str, Any]) -> None:
         named = self._section("condenser")
@@ -354,7 +375,10 @@ class _Reader:
             if name in base:
                 continue
             if name not in AgentBase.agents:
-                self._unknown(name, tuple(AgentBase.agents), "[agent.{}]")
+                if "classpath" in given:
+                    self._means_nothing(f"agent.{name}", "classpath", _AGENT["classpath"])
+                else:
+                    self._unknown(name, tuple(AgentBase.agents), "[agent.{}]")
                 continue
             configs[name] = self._options(f"agent.{name}", dict(given), others)
             if profile := configs[name].pop("llm_config", None):
@@ -378,7 +402,12 @@ class _Reader:
         llm = found.pop("llm_config", "")
         if llm and self._is_model(llm, section):
             options["llm_config"] = llm
-        self._routing(self._table(found.pop("model_routing", {}), f"[{section}] model_routing"))
+        place = f"{section}.model_routing"
+        routing = self._table(found.pop("model_routing", {}), f"[{place}]")
+        if section == "agent" and not routing:
+            place, routing = "model_routing", self._section("model_routing")
+        if router := self._routing(place, routing, options.get("llm_config", DEFAULT_PROFILE)):
+            options["llm_config"] = router
         self._rest(section, found, _AGENT, (*AgentOptions.model_fields, "llm_config", "model_routing"))
         return options
 
@@ -404,6 +433,7 @@ class _Reader:
         return found
 
 
+_GIVEN: Final = ("model", "api_key", "base_url")
 _TABLES: Final = ("completion_kwargs", "extra_headers", "litellm_extra_body", "safety_settings", "capability_overrides")
 _AGENT_TABLES: Final = ("condenser", "model_routing", "extended")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import stat
@@ -10,13 +11,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import SecretStr, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
+from agent_core.events.masking import SENSITIVE_NAME
 from agent_core.llm.profiles import HOME_VARIABLE
-from agent_core.spelling import meant_at, nearest
+from agent_core.spelling import UNKNOWN_OPTION, meant_at, nearest
 from server.errors import ConfigurationError
+from server.settings.extensions import import_modules
 from server.settings.first_generation import ConfigurationFile, is_first_generation, read_first_generation
 from server.settings.settings import Settings
+from server.settings.text_fields import Words
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +48,11 @@ PROTOCOL_VARIABLES = {
 _HIDDEN = re.compile("SecretStr|McpConfig|LLMProfile")
 """Types of settings whose values are not repeated in messages."""
 
+_ADDRESS = re.compile("://[^/]*@")
+"""In a value that is not repeated either: an address may hold a password."""
+
+_MAX_SHOWN = 500
+
 
 def variable_name(field: str) -> str:
     """The environment variable of a setting."""
@@ -69,37 +78,44 @@ def load_settings(
             value's problem and what to do.
     """
     environment = environment or {}
-    values: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     places: dict[str, _Source] = {}
-    remarks: tuple[str, ...] = ()
-    named_file = config_file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
-    if named_file is not None:
-        file = _from_file(named_file)
-        remarks = tuple(file.remarks)
-        for key, value in file.values.items():
-            values[key], places[key] = value, _Source(file.places.get(key, key), f" in {named_file}")
     for variable, key, value in _from_environment(environment):
-        values[key], places[key] = value, _Source(variable)
+        given[key], places[key] = value, _Source(variable)
     for key, value in (options or {}).items():
         if value is not None:
-            values[key], places[key] = value, _Source(f"--{key.replace('_', '-')}")
+            given[key], places[key] = value, _Source(f"--{key.replace('_', '-')}")
+    named_file = config_file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
+    _import_first(given)
+    file = ConfigurationFile() if named_file is None else _from_file(named_file, given)
+    values = file.values | given
+    for key in file.values.keys() - given.keys():
+        places[key] = _Source(file.places.get(key, key), f" in {named_file}")
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         # `from None`: pydantic's own text would quote the values, and some of them are secrets.
         raise ConfigurationError(_describe(error, places)) from None
-    return settings.with_remarks(remarks)
+    return settings.with_remarks(file.remarks)
 
 
-def _from_file(path: Path) -> ConfigurationFile:
+def _import_first(given: Mapping[str, Any]) -> None:
+    """Import the modules that are named beside a file, which may name what they register; problems are told later."""
+    with contextlib.suppress(ValueError):
+        import_modules(TypeAdapter(Words).validate_python(given.get("modules", ())))
+
+
+def _from_file(path: Path, given: Mapping[str, Any]) -> ConfigurationFile:
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigurationError(f"cannot read the configuration file {path}: {error.strerror or error}") from error
+    except RecursionError:
+        raise ConfigurationError(f"the configuration file {path} is nested too deeply; write it flatter") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the configuration file {path} is not valid TOML: {error}") from error
     if is_first_generation(data):
-        found = read_first_generation(data, Settings.model_fields, str(path))
+        found = read_first_generation(data, Settings.model_fields, str(path), given)
     else:
         found = ConfigurationFile(data)
     for key in found.values:
@@ -141,10 +157,13 @@ def _describe(error: ValidationError, places: Mapping[str, _Source]) -> str:
         value = problem["input"]
         info = Settings.model_fields.get(field)
         is_secret = isinstance(value, SecretStr) or (info is not None and _HIDDEN.search(str(info.annotation)))
-        is_secret = is_secret or field.endswith("_url")  # an address may hold a password
-        shown = "" if is_secret else f" {value!r}:"
+        shown = repr(value)
+        is_secret = is_secret or field.endswith("_url") or _ADDRESS.search(shown) or len(shown) > _MAX_SHOWN
+        is_secret = is_secret or (isinstance(value, dict | list) and SENSITIVE_NAME.search(shown))
+        shown = "" if is_secret else f" {shown}:"
         text = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "extra_forbidden":
-            shown, text = "", f" there is no such setting; {meant_at(Settings, problem['loc'])}"
+            is_told = text.startswith(UNKNOWN_OPTION)
+            shown, text = "", text if is_told else f"there is no such setting; {meant_at(Settings, problem['loc'])}"
         lines.append(f"{place}:{shown} {text}".replace(":  ", ": "))
     return "; ".join(lines)

@@ -126,7 +126,7 @@ def from_json(value: object) -> object:
         return value
     try:
         return json.loads(value) if value.strip() else None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"is not valid JSON: {error}") from None
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from agent_core.agent.base import AgentBase
 from server.cli.doctor import doctor
 from server.errors import ConfigurationError
+from server.session.models import ConversationModels
 from server.settings.loading import load_settings
 from server.settings.settings import Settings
 
@@ -118,9 +120,9 @@ def load(tmp_path: Path, text: str, **environment: str) -> Settings:
     return load_settings(environment={"DRYDOCK_CONFIG": str(file), **environment})
 
 
-def refusal(tmp_path: Path, text: str) -> str:
+def refusal(tmp_path: Path, text: str, **environment: str) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        load(tmp_path, text)
+        load(tmp_path, text, **environment)
     return str(caught.value)
 
 
@@ -254,6 +256,85 @@ def test_the_environment_and_options_count_before_the_file(tmp_path: Path) -> No
     assert load(tmp_path, "[core]\nmax_iterations = 4", DRYDOCK_MAX_ITERATIONS="9").max_iterations == 9
 
 
+def test_the_environments_model_counts_before_the_files(tmp_path: Path) -> None:
+    text = """
+[llm]
+model = "openai/of-the-file"
+api_key = "key-of-the-file"
+temperature = 0.5
+[llm.other]
+model = "openai/other"
+"""
+    given = {"LLM_MODEL": "anthropic/given", "LLM_API_KEY": "given-key", "LLM_BASE_URL": "http://given.example/v1"}
+    settings = load(tmp_path, text, **given)
+    llm = ConversationModels(None, settings).present()
+    assert (llm.model, llm.base_url, llm.temperature) == ("anthropic/given", "http://given.example/v1", 0.5)
+    assert llm.secrets == ["given-key"]
+    assert settings.llm_profiles["other"].secrets == ["key-of-the-file"]
+    assert load(tmp_path, text, DRYDOCK_LLM_PROFILES='{"a": {"model": "openai/a"}}', DRYDOCK_LLM_PROFILE="a")
+
+
+def test_a_key_of_the_environment_is_for_the_files_models_of_its_provider(tmp_path: Path) -> None:
+    text = '[llm]\nmodel = "gpt-a"\n[llm.b]\nmodel = "openai/b"\n[llm.c]\nmodel = "anthropic/c"\n'
+    models = ConversationModels(None, load(tmp_path, text, LLM_API_KEY="given-key"))
+    assert [models.llm(name).secrets for name in ("llm", "b", "c")] == [["given-key"], ["given-key"], []]
+
+
+def test_routers_of_the_file_and_of_its_agents_are_profiles_over_the_models_of_each(tmp_path: Path) -> None:
+    text = """
+[llm]
+model = "openai/x"
+[llm.large]
+model = "openai/large"
+[llm.small]
+model = "openai/small"
+for_routing = true
+[model_routing]
+router_name = "multimodal_router"
+[agent]
+llm_config = "large"
+"""
+    agents = ("BrowsingAgent", "CodeActAgent", "DummyAgent", "LocAgent")
+    routed = "".join(f'[agent.{name}.model_routing]\nrouter_name = "random_router"\n' for name in agents)
+    settings = load(tmp_path, text + routed)
+    default = settings.llm_profiles[str(settings.llm_profile)]
+    assert (default.router, default.models) == ("multimodal_router", {"primary": "large", "secondary": "small"})
+    of_agents = [settings.llm_profiles[settings.llm_agents[name]] for name in agents]
+    assert {(one.router, one.models["primary"]) for one in of_agents} == {("random_router", "llm")}
+
+
+def test_what_two_keys_say_of_the_body_is_joined_and_whole_numbers_may_be_written_as_others(tmp_path: Path) -> None:
+    text = '[llm]\nmodel = "x"\ntop_k = 40.0\nlitellm_extra_body = {a = 1, c = 1}\ncompletion_kwargs = {b = 2, c = 2}\n'
+    profile = load(tmp_path, text).llm_profiles["llm"]
+    assert (profile.top_k, profile.litellm_extra_body) == (40, {"a": 1, "b": 2, "c": 1})
+
+
+def test_a_sandbox_that_closes_at_once_is_not_kept_for_ever(tmp_path: Path) -> None:
+    assert load(tmp_path, "[sandbox]\nclose_delay = 0\n").sandbox_stop_seconds == 1
+
+
+def test_agents_of_a_module_that_the_environment_names_have_their_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sailing_agents.py").write_text(
+        "from agent_core.agent.codeact import CodeActAgent\nclass SailingAgent(CodeActAgent):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(AgentBase, "agents", dict(AgentBase.agents))
+    text = "[agent.SailingAgent]\nenable_jupyter = false\n"
+    settings = load(tmp_path, text, DRYDOCK_MODULES="sailing_agents")
+    assert settings.agent_configs["SailingAgent"].enable_jupyter is False
+    assert settings.remarks == ()
+    told = refusal(tmp_path, text, DRYDOCK_MODULES="no_such_module")
+    assert "DRYDOCK_MODULES" in told
+    assert "no_such_module" in told
+
+
+def test_a_class_of_the_files_own_agent_is_told_where_to_go(tmp_path: Path) -> None:
+    told = load(tmp_path, '[agent.MyAgent]\nclasspath = "mine.MyAgent"\n').remarks
+    assert any("[agent.MyAgent] classpath in " in one and "modules" in one for one in told)
+
+
 def test_a_key_without_a_model_belongs_to_the_servers_own(tmp_path: Path) -> None:
     settings = load(tmp_path, '[llm]\napi_key = "k"\nbase_url = "http://127.0.0.1:1/v1"\n', LLM_MODEL="openai/x")
     assert settings.llm_api_key is not None
@@ -275,7 +356,14 @@ def test_a_key_without_a_model_belongs_to_the_servers_own(tmp_path: Path) -> Non
         ('[condenser]\ntype = "magic"', "[condenser] type in", "amortized"),
         ('[agent.CodeActAgent]\ncondenser = "gone"', "[agent.CodeActAgent] condenser in", "gone"),
         ("[llm.cheap]\ntemperature = 0.1", "[llm.cheap] in", "names no model"),
+        ('[condenser]\ntype = "llm"\nmax_sze = 9', "condenser.max_sze in", "did you mean 'max_size'?"),
         ('[mcp]\nsse_servers = [{ur = "https://a.example"}]', "[mcp].sse_servers.0.ur in", "sse_servers.0.url"),
+        ('[model_routing]\nrouter_name = "random_router"', "[model_routing] in", "model of [llm]"),
+        (
+            '[llm]\nmodel = "x"\ntop_k = 0.5\n[model_routing]\nrouter_name = "random_router"',
+            "[llm].llm.top_k",
+            "integer",
+        ),
         ("[core]\nmax_iteratons = 3", "[core] max_iteratons", "[core] max_iterations"),
         ("[sandbx]\ntimeout = 3\n[core]\n", "[sandbx]", "[sandbox]"),
         ('[llm]\nmodl = "x"', "[llm] modl", "[llm] model"),
@@ -315,6 +403,10 @@ def test_no_secret_is_repeated(tmp_path: Path) -> None:
 def test_tables_that_are_none_are_refused_and_end_nothing(tmp_path: Path) -> None:
     values: list[Any] = [
         "[agent]\ncondenser = 3",
+        '[core]\nruntime = ["docker"]',
+        '[llm]\nmodel = "x"\ncompletion_kwargs = {a = 1}\nlitellm_extra_body = 4',
+        '[llm]\nmodel = "x"\n[model_routing]\nrouter_name = ["random_router"]',
+        '[llm]\nmodel = "x"\n[agent]\nllm_config = ["x"]\n[model_routing]\nrouter_name = "random_router"',
         "[model_routing]\nllms_for_routing = 3",
         '[condenser]\ntype = "pipeline"\ncondensers = [3]',
     ]

@@ -281,6 +281,30 @@ def test_a_refused_secret_is_not_repeated() -> None:
     assert "cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"DRYDOCK_PLUGINS": f"https://user:do-not-tell@host.example/a/b.git#{'a' * 40}"},
+        {"DRYDOCK_AGENT_OPTIONS": '{"critic": {"kind": "Nope", "api_key": "do-not-tell"}}'},
+        {"DRYDOCK_GIT_HOSTS": '{"github": "https://user:do-not-tell@git.example"}'},
+    ],
+)
+def test_what_may_hold_a_secret_is_not_repeated_whatever_the_setting(environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(environment=environment)
+    assert next(iter(environment)) in str(caught.value)
+    assert "do-not-tell" not in str(caught.value)
+
+
+def test_what_is_nested_without_end_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="DRYDOCK_LLM_PROFILES: is not valid JSON"):
+        load_settings(environment={"DRYDOCK_LLM_PROFILES": "[" * 100_000})
+    file = tmp_path / "deep.toml"
+    file.write_text("a = " + "[" * 5_000)
+    with pytest.raises(ConfigurationError, match="is nested too deeply"):
+        load_settings(config_file=file)
+
+
 def test_secrets_do_not_show_when_settings_are_printed() -> None:
     settings = load_settings(None, {"DRYDOCK_TOKEN": "hidden-token-of-24-or-more", "LLM_API_KEY": "hidden-key"})
     assert "hidden" not in repr(settings)
