@@ -149,7 +149,10 @@ class ConversationModels:
             return unusable_model(name, f"{NO_ROUTER} is no router, but the lack of one: name the model itself")
         try:
             for other in dict.fromkeys(profile.models.values()):
-                registry.add(self._other(other, known, is_own=is_own))
+                llm = self._other(other, known, is_own=is_own)
+                if (problem := problem_of(llm)) is not None:
+                    return unusable_model(name, problem)
+                registry.add(llm)
             routed = {key: _usage_id(other) for key, other in profile.models.items()}
             return registry.get_router(profile.router, usage_id=_usage_id(name), **routed)
         except (KeyError, TypeError, ValueError) as error:

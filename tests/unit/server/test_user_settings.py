@@ -12,6 +12,7 @@ from agent_core.security.shell_rules import ShellRuleAnalyzer
 from server.db.conversations import ConversationRecord
 from server.db.user_settings import StoredSettings
 from server.session.agents import git_setup
+from server.session.models import ConversationModels
 from server.session.user_settings import (
     ModelChoice,
     SettingsChange,
@@ -215,3 +216,9 @@ def test_a_repository_is_called_by_owner_and_name_however_it_was_named(
     repository = git_setup(None, Settings(git_hosts=hosts), record).repository
     assert repository is not None
     assert (repository.name, repository.folder) == (name, "boat")
+
+
+def test_a_router_over_profiles_that_are_gone_names_the_first_of_them() -> None:
+    router = {"router": "random_router", "models": {"one": "gone", "other": "lost"}}
+    models = ConversationModels(StoredSettings(llm_profiles={"mine": router}), Settings())
+    assert "there is no profile 'gone'" in str(models.problem_of("mine"))
