@@ -30,6 +30,8 @@ ClassT = TypeVar("ClassT", bound=type[Any])
 
 def nearest(name: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """The one of `known` that `name` most probably means, whatever its case; None where none is so like it (0 to 1)."""
+    if len(name) > _MAX_NAME:
+        return None  # to compare megabytes takes seconds, and nobody meant a name by them
     by_plain = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), list(by_plain), n=1, cutoff=likeness)
     return by_plain[found[0]] if found else None

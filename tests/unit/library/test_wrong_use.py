@@ -24,6 +24,7 @@ from agent_core import (
     ToolExecutor,
 )
 from agent_core.errors import ToolNotFoundError
+from agent_core.spelling import nearest
 from agent_core.tools.registry import resolve_tool
 
 
@@ -141,3 +142,8 @@ def test_an_executor_of_ones_own_is_checked_too() -> None:
     assert Loaded(sides=20).sides == 20
     with pytest.raises(TypeError, match=r"Loaded has no option 'side': did you mean 'sides'\?"):
         Loaded(side=20)  # type: ignore[call-arg] # it is what is tried
+
+
+def test_a_name_longer_than_any_is_compared_with_none() -> None:
+    assert nearest("m" * 99, ["m" * 100]) == "m" * 100
+    assert nearest("m" * 101, ["m" * 100]) is None, "to compare megabytes would take seconds"
