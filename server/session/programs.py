@@ -18,15 +18,16 @@ from pydantic import (
     model_validator,
 )
 
-from agent_core.agent.base import AgentBase
+from agent_core.agent.base import AgentBase, llms_in
 from agent_core.controller.stuck import StuckDetectionThresholds
 from agent_core.events.llm_events import SystemPromptEvent
 from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.llm.llm import LLM
 from agent_core.mcp.servers import McpRules
 from agent_core.runtime.sandbox import WORKSPACE
-from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.analyzer import EnsembleSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.confirmation import NeverConfirm
+from agent_core.security.grayswan import MONITOR, GraySwanAnalyzer
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import StaticSecret
 from agent_core.session.repository import GitSetup
@@ -128,7 +129,8 @@ class ProgramSettings(BaseModel):
     @property
     def hidden(self) -> list[str]:
         """Every secret in it."""
-        keys = [secret for llm in self.agent.get_all_llms() for secret in llm.secrets]
+        models = [*self.agent.get_all_llms(), *llms_in(self.analyzer)]
+        keys = [secret for llm in models for secret in llm.secrets]
         servers = [value for server in self.agent.mcp_config.values() for value in server.secrets]
         return [*keys, *servers, *(one.value.get_secret_value() for one in self.secrets.values())]
 
@@ -148,29 +150,48 @@ def _problems(program: ProgramSettings) -> Iterator[str]:
         name = getattr(agent, field)
         if name.startswith("/") or "\\" in name or ".." in name.split("/"):
             yield f"agent.{field}: {name!r} is a file of this server; send the text as system_prompt"
+            return
+    try:
+        _ = agent.static_system_message
+    except Exception as error:  # noqa: BLE001 - whatever its templates do with its variables
+        yield f"agent.system_prompt_filename: no prompt can be made: {type(error).__name__}: {error}"
     context = agent.agent_context
+    if context is not None and context.secrets:
+        yield "agent.agent_context.secrets: send them as secrets of the program"
     for field in ("load_user_skills", "load_public_skills"):
         if context is not None and getattr(context, field):
             yield f"agent.agent_context.{field}: there is no such folder of yours here; send the skills themselves"
     for llm in agent.get_all_llms():
-        yield from _problems_of_model(llm)
+        yield from _problems_of_model(llm, "agent.llm")
     for number, definition in enumerate(program.agent_definitions):
         if definition.model != INHERIT or definition.profile_store_dir is not None:
             yield f"agent_definitions.{number}.model: stored profiles are files of this server; leave it at {INHERIT!r}"
     if program.security_analyzer is not None:
         try:
-            _ = program.analyzer
+            yield from _problems_of_analyzer(program.analyzer)
         except ValueError as error:
             yield f"security_analyzer: {error}"
 
 
-def _problems_of_model(llm: LLM) -> Iterator[str]:
+def _problems_of_analyzer(analyzer: SecurityAnalyzer | None) -> Iterator[str]:
+    match analyzer:
+        case GraySwanAnalyzer(api_key=None, api_url=url) if url != MONITOR:
+            yield "security_analyzer.api_key: give one with api_url; this server's own goes to no other address"
+        case EnsembleSecurityAnalyzer():
+            for one in analyzer.analyzers:
+                yield from _problems_of_analyzer(one)
+            return
+    for llm in llms_in(analyzer):
+        yield from _problems_of_model(llm, "security_analyzer.llm")
+
+
+def _problems_of_model(llm: LLM, place: str) -> Iterator[str]:
     if llm.fallback_strategy is not None:
-        yield "agent.llm.fallback_strategy: stored profiles are files of this server; leave it out"
+        yield f"{place}.fallback_strategy: stored profiles are files of this server; leave it out"
     if (refused := users_problem(llm)) is not None:
-        yield f"agent.llm.{refused[0]}: {refused[1]}"
+        yield f"{place}.{refused[0]}: {refused[1]}"
     if (problem := address_problem(dict(llm))) is not None:
-        yield f"agent.llm.{problem}"
+        yield f"{place}.{problem}"
 
 
 def sealed_program(box: SecretBox, conversation_id: str, program: ProgramSettings) -> str:

@@ -128,6 +128,11 @@ async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeSe
         ({"system_prompt_filename": "/etc/passwd"}, "agent.system_prompt_filename"),
         ({"system_prompt_filename": "../../../etc/passwd"}, "agent.system_prompt_filename"),
         ({"security_policy_filename": "/etc/passwd"}, "agent.security_policy_filename"),
+        ({"system_prompt_filename": "etc/passwd"}, "agent.system_prompt_filename: no prompt can be made: TemplateNotF"),
+        ({"system_prompt_filename": "./etc/passwd"}, "agent.system_prompt_filename: no prompt can be made: TemplateN"),
+        ({"security_policy_filename": "etc/passwd"}, "no prompt can be made: TemplateNotFound: etc/passwd"),
+        ({"system_prompt_kwargs": {"model_family": "../../etc"}}, "no prompt can be made"),
+        ({"agent_context": {"secrets": {"A": "x"}}}, "agent.agent_context.secrets: send them as secrets"),
         ({"agent_context": {"load_user_skills": True}}, "load_user_skills"),
         ({"tools": [{"name": "no_such_tool"}]}, "no_such_tool"),
         ({"tools": [{"name": "terminal", "params": {"colour": "red"}}]}, "terminal"),
@@ -148,6 +153,20 @@ async def test_what_a_server_cannot_or_must_not_run_is_refused_with_its_field(
     assert problem in response.text
     assert KEY not in response.text
     assert (await server.get("/api/conversations")).json()["results"] == []
+
+
+@pytest.mark.parametrize("is_one_of_several", [False, True])
+async def test_no_key_of_the_server_goes_to_an_address_of_a_program_s_analyzer(
+    server: Server, is_one_of_several: bool
+) -> None:
+    analyzer: dict[str, Any] = {"kind": "GraySwanAnalyzer", "api_url": "https://collector.example/x"}
+    if is_one_of_several:
+        analyzer = {"kind": "EnsembleSecurityAnalyzer", "analyzers": [{"kind": "PatternSecurityAnalyzer"}, analyzer]}
+    response = await server.post("/api/conversations", json={"program": program(security_analyzer=analyzer)})
+    assert response.status_code == 422, response.text
+    assert "security_analyzer.api_key: give one with api_url" in response.text
+    own = {"kind": "GraySwanAnalyzer", "api_url": "https://collector.example/x", "api_key": "mine"}
+    assert await server.create(program=program(security_analyzer=own))
 
 
 async def test_a_program_brings_its_own_and_nothing_beside(server: Server) -> None:

@@ -92,6 +92,17 @@ def test_a_prompt_manager_renders_the_templates_of_its_folder(tmp_path: Path) ->
     assert PromptManager().get_system_message(model_name="m") == prompt("m", enable_plan_mode=False, tools=[])
 
 
+def test_a_template_of_the_host_is_named_in_full_and_may_use_those_of_the_agent(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.j2"
+    mine.write_text('Mine. {% include "security_policy.j2" %}')
+    assert prompt(system_prompt_filename=str(mine)).startswith("Mine. ")
+    mine.write_text("Changed.")
+    assert prompt(system_prompt_filename=str(mine)) == "Changed."
+    for field in ("system_prompt_filename", "security_policy_filename"):
+        with pytest.raises(LookupError):
+            prompt(**{field: str(mine).removeprefix("/")})
+
+
 def test_a_prompt_manager_puts_recalled_knowledge_in_words() -> None:
     known = RecalledKnowledge(name="git", trigger="commit", content="Never force.")
     manager = PromptManager()
