@@ -11,10 +11,19 @@ from typing import Annotated, Any, Final, Self
 from urllib.parse import urlsplit
 from urllib.request import Request
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SecretStr,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent
+from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.events.risk import SecurityRisk
 from agent_core.security.analyzer import EventHistory, SecurityAnalyzer, in_thread
 from agent_core.security.secrets import fetch, http_address
@@ -42,6 +51,15 @@ class GraySwanAnalyzer(SecurityAnalyzer):
     timeout: float = Field(default=30.0, gt=0)
     low_threshold: float = Field(default=0.3, ge=0, le=1)
     medium_threshold: float = Field(default=0.7, ge=0, le=1)
+
+    @model_serializer(mode="wrap")
+    def _with_key_where_secrets_are_shown(
+        self, write: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
+        data: dict[str, Any] = write(self)
+        if self.api_key is not None and info.context and info.context.get(EXPOSE_SECRETS):
+            data["api_key"] = self.api_key.get_secret_value()
+        return data
 
     @model_validator(mode="after")
     def _rises(self) -> Self:

@@ -14,8 +14,9 @@ from pydantic import SecretStr, ValidationError
 from agent_core.events.control import RecallObservation
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent
+from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.events.messages import Message, MessageToolCall
-from agent_core.security.analyzer import SecurityAnalyzer
+from agent_core.security.analyzer import EnsembleSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.grayswan import KEY_VARIABLE, GraySwanAnalyzer
 from agent_core.tools.terminal import TerminalAction
 
@@ -134,6 +135,9 @@ def test_it_is_stored_without_its_key_and_refuses_what_cannot_be() -> None:
     stored = analyzer("https://monitor.example/x").model_dump_json()
     assert "swordfish" not in stored
     assert SecurityAnalyzer.recreate(json.loads(stored)) == GraySwanAnalyzer(api_url="https://monitor.example/x")
+    sent = EnsembleSecurityAnalyzer(analyzers=(analyzer("https://monitor.example/x"),))
+    data = sent.model_dump(mode="json", context={EXPOSE_SECRETS: True})
+    assert SecurityAnalyzer.recreate(data) == sent, "whoever may have secrets has the key, too"
     with pytest.raises(ValidationError, match="exchange them") as refused:
         GraySwanAnalyzer.model_validate({"api_key": "swordfish", "low_threshold": 0.8})
     assert "swordfish" not in str(refused.value)
