@@ -26,7 +26,7 @@ OFFLINE: Final = "offline_access"
 SIGN_IN_SECONDS: Final = 600.0
 """For a person to sign in."""
 
-_PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_PARAMETER: Final = re.compile(r'(?<![\w-])([\w-]++)\s*+=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 
 class Challenge(NamedTuple):

@@ -362,5 +362,10 @@ def test_a_refusal_says_what_is_wanted(status: int, header: str, challenge: Chal
     assert challenge_of(status, {"www-authenticate": header}) == challenge
 
 
+def test_a_long_refusal_without_any_meaning_takes_no_longer_than_it_is() -> None:
+    """A header of a hundred thousand letters would take minutes if each were a beginning."""
+    assert challenge_of(401, {"www-authenticate": "a-" * 50_000}) == Challenge()
+
+
 def test_tokens_are_kept_for_the_address_however_it_is_spelled() -> None:
     assert canonical("HTTPS://Host.Example:1/Path?q=A#part") == "https://host.example:1/Path?q=A"
