@@ -89,7 +89,8 @@ def _is_terminal(file: TextIO | None) -> bool:
     stream = file or sys.stdout
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "") in ("dumb", "")
     encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "")
-    return not is_plain and encoding == "utf8" and hasattr(stream, "isatty") and stream.isatty()
+    is_open = not getattr(stream, "closed", False)  # a closed one refuses to say what it is
+    return not is_plain and encoding == "utf8" and is_open and hasattr(stream, "isatty") and stream.isatty()
 
 
 def _in_lines(event: Event) -> list[str]:
@@ -178,7 +179,6 @@ class _RichView:
             self._cost = metrics.accumulated_cost
 
     def _parts(self, event: Event) -> list[RenderableType]:
-        from rich.markdown import Markdown
         from rich.padding import Padding
         from rich.syntax import Syntax
         from rich.text import Text
@@ -193,7 +193,7 @@ class _RichView:
                 said = plain_text(event.llm_message.text)
                 return [Text(), Text.assemble(("you ", "bold green"), said)]
             case MessageEvent():
-                return [Text(), Text("agent", style="bold blue"), inside(Markdown(plain_text(event.llm_message.text)))]
+                return [Text(), Text("agent", style="bold blue"), inside(_markdown(event.llm_message.text))]
             case ActionEvent():
                 return self._call(event, inside)
             case ObservationEvent(observation=FinishObservation() | ThinkObservation()):
@@ -214,16 +214,15 @@ class _RichView:
                 return [Text(str(event), style="dim")]
 
     def _call(self, event: ActionEvent, inside: Callable[[RenderableType], RenderableType]) -> list[RenderableType]:
-        from rich.markdown import Markdown
         from rich.syntax import Syntax
         from rich.text import Text
 
         parts: list[RenderableType] = [Text()]
-        if thought := plain_text(event.thought_text).strip():
-            parts.append(Markdown(thought))
+        if event.thought_text.strip():
+            parts.append(_markdown(event.thought_text.strip()))
         action = event.action
         if isinstance(action, FinishAction):
-            return [*parts, Text("done", style="bold blue"), inside(Markdown(plain_text(action.message)))]
+            return [*parts, Text("done", style="bold blue"), inside(_markdown(action.message))]
         if isinstance(action, ThinkAction):
             return [*parts, inside(Text(plain_text(action.thought), style="italic dim"))]
         risk = f"  risk {event.security_risk}" if event.security_risk in ("MEDIUM", "HIGH") else ""
@@ -252,6 +251,19 @@ class _RichView:
                 counted = f"  {self._calls} calls{cost}"
                 said = (f"the agent is {state.in_words}{because}", "bold")
                 return [Text(), Text.assemble(said, (counted, "dim"))]
+
+
+def _markdown(text: str) -> RenderableType:
+    """Text with marks; what its entities stand for is made plain as well."""
+    from rich.markdown import Markdown
+
+    made = Markdown(plain_text(text))
+    tokens = list(made.parsed)
+    while tokens:
+        token = tokens.pop()
+        token.content = plain_text(token.content)
+        tokens += token.children or []
+    return made
 
 
 def _hunks(diff: str) -> str:

@@ -109,6 +109,15 @@ def test_what_a_stream_cannot_write_is_replaced() -> None:
     assert narrow.bytes.getvalue().decode("ascii") == "[1] agent: Gr??e: 3 ?\n"
 
 
+def test_a_closed_standard_output_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    closed.close()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(sys, "stdout", closed)
+    assert ConsoleView().on_token is None
+
+
 def coloured(*events: object) -> str:
     file = io.StringIO()
     view = ConsoleView(file, colour=True)
@@ -139,7 +148,7 @@ def test_a_coloured_view_shows_errors_states_and_questions() -> None:
 @pytest.mark.parametrize("colour", [True, False])
 def test_no_text_moves_the_cursor_or_is_taken_for_markup(colour: bool) -> None:
     file = io.StringIO()
-    hostile = "[red]x[/red] \x1b[2J\x1b]0;own\x07 \rover \u202egnp"
+    hostile = "[red]x[/red] \x1b[2J\x1b]0;own\x07 \rover \u202egnp &#8238;gnp \udc80"
     view = ConsoleView(file, colour=colour)
     shown(view, message(hostile, "user"), message(hostile), call(hostile), result(hostile))
     view.close()
