@@ -167,7 +167,7 @@ class RemoteRun(RunLoop):
             return
         with contextlib.suppress(ConflictError):  # it is at work: it is told before the next run
             await api.replace(self.conversation_id, program.data)
-        last = -1
+        last = await self._mirror.last_id(self.conversation_id)  # of an attempt that was broken off
         while (page := await api.page(self.conversation_id, after=last)).events:
             for data in page.events:
                 last = await self._keep(data, int(data["id"]))
@@ -437,7 +437,7 @@ class RemoteRun(RunLoop):
         if self._is_open:
             await self._client.__aexit__(None, None, None)
         await asyncio.get_running_loop().run_in_executor(None, self.agent.close)
-        self.callbacks.thread.shutdown(wait=False)
+        self.callbacks.close()
 
     async def delete(self) -> None:
         """Delete the conversation there, and with it its log and files."""

@@ -38,7 +38,8 @@ from agent_core.library.workspace import Workspace
 from agent_core.testing.model_turns import call, finish, say
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
-from drydock_client import NotFoundError, SyncDrydockClient
+from drydock_client import NotFoundError, SyncDrydockClient, UnreachableError
+from drydock_client.programs import LogPage, ProgramsApi
 from tests.integration.library.conftest import RunningServer, StartModel, model
 
 TERMINAL = [Tool(name="terminal")]
@@ -301,6 +302,47 @@ def test_a_conversation_goes_on_in_another_program(start_model: StartModel, runn
         second.send_message("Second.")
         second.run()
         assert min(event.id for event in told) >= len(log), "what was there before is no news"
+
+
+@pytest.mark.bubblewrap
+def test_a_log_whose_first_reading_broke_off_is_read_on(
+    start_model: StartModel, running_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent(llm=model(start_model([finish("First.")])), tools=TERMINAL)
+    with Conversation(agent, running_server.workspace, visualizer=None) as first:
+        first.send_message("First.")
+        first.run()
+        log = [(event.id, event.kind) for event in first.state.log]
+    page, asked = ProgramsApi.page, []
+
+    async def breaking(api: ProgramsApi, conversation_id: str, *, after: int = -1, limit: int = 200) -> LogPage:
+        asked.append(after)
+        if len(asked) == 2:
+            raise UnreachableError("the connection broke")
+        return await page(api, conversation_id, after=after, limit=limit)
+
+    monkeypatch.setattr(ProgramsApi, "page", breaking)
+    with Conversation(agent, running_server.workspace, conversation_id=first.id, visualizer=None) as second:
+        with pytest.raises(RemoteError, match="the connection broke"):
+            len(second.state.log)
+        assert [(event.id, event.kind) for event in second.state.log][: len(log)] == log
+        assert asked == [-1, log[-1][0], log[-1][0]]
+
+
+def test_what_shows_a_run_is_closed_with_its_conversation(place: MakePlace) -> None:
+    class View:
+        def __init__(self) -> None:
+            self.is_closed = threading.Event()
+
+        def on_event(self, event: Event) -> None:
+            pass
+
+        def close(self) -> None:
+            self.is_closed.set()
+
+    view = View()
+    Conversation(Agent(llm=LLM(model="openai/scripted"), tools=[]), place(), visualizer=view).close()
+    assert view.is_closed.wait(30)
 
 
 @pytest.mark.bubblewrap
