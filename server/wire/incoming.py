@@ -279,7 +279,14 @@ def _run(args: args_of.RunArgs, timeout: float | None) -> AnyEvent:
 
 def _read(args: args_of.ReadArgs, timeout: float | None) -> AnyEvent:
     if args.impl_source == "default":
-        exact = {"path": args.path, "start": args.start, "end": args.end}
+        start, end = args.start, args.end
+        if args.view_range is not None:
+            if len(args.view_range) != 2:
+                raise WireError(
+                    "args.view_range: send two numbers, of the first line and of the last; lines count from 1"
+                )
+            start, end = args.view_range[0] - 1, args.view_range[1]
+        exact = {"path": args.path, "start": start, "end": end}
         return _users_action(FileReaderTool, _checked(FileReaderAction, exact, name="read"), args, timeout)
     view_range = args.view_range
     if view_range is None and (args.start, args.end) != (0, -1):

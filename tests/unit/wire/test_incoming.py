@@ -148,6 +148,11 @@ ACCEPTED: list[tuple[str, dict[str, Any], AnyEvent]] = [
         user_action(FileReaderAction(path="a", start=4, end=9), "file_reader"),
     ),
     (
+        "reading some lines of it, counted as a view does",
+        {"action": "read", "args": {"path": "a", "view_range": [5, 9]}},
+        user_action(FileReaderAction(path="a", start=4, end=9), "file_reader"),
+    ),
+    (
         "viewing a file",
         {"action": "read", "args": {"path": "/a", "impl_source": "oh_aci"}},
         user_action(FileEditorAction(command="view", path="/a"), "file_editor"),
@@ -206,6 +211,7 @@ def message(**args: Any) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[Any, str]] = [
+    ({"action": "read", "args": {"path": "a", "view_range": [5]}}, "args.view_range: send two numbers"),
     ([], "the message is a list; send a JSON object with `action` and `args`"),
     (None, "the message is null; send a JSON object with `action` and `args`"),
     ("x", "the message is a text; send a JSON object with `action` and `args`"),
