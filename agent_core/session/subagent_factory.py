@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.base import AgentBase
+from agent_core.agent.base import AgentBase, llms_in
 from agent_core.controller.child_run import ChildSession, DelegatedTask
 from agent_core.controller.state import ControllerState
 from agent_core.controller.step import Step
@@ -265,16 +265,14 @@ def make_subagent(kind: AgentKind, caller: AgentBase, label: str) -> AgentBase:
                 kind_of = type(made).__name__
                 raise SubAgentError(f"the function of the sub-agent {definition.name!r} made no agent, but a {kind_of}")
             return made
-        names, condenser = usable_tools(kind), get_default_condenser(llm) if definition.condenser == "default" else None
-        if definition.condenser not in ("none", "default"):
-            condenser = Condenser.revive(definition.condenser)
+        names = usable_tools(kind)
         return Agent(
             llm=llm,
             tools=[tool for tool in caller.tools if canonical_name(tool.name) not in DELEGATING]
             if names is None
             else [Tool(name=name) for name in names],
             agent_context=_context(definition, caller.agent_context),
-            condenser=condenser,
+            condenser=_condenser(definition, llm),
             system_prompt_kwargs=dict(caller.system_prompt_kwargs),
             **_servers(definition),
         )
@@ -303,6 +301,18 @@ def _llm(definition: AgentDefinition, inherited: LLM) -> LLM:
         return ProfileStore(definition.profile_store_dir).load(definition.model)
     except (FileNotFoundError, ValueError) as error:
         raise SubAgentError(f"the sub-agent {definition.name!r} has no model: {error}") from error
+
+
+def _condenser(definition: AgentDefinition, llm: LLM) -> Condenser | None:
+    if definition.condenser == "none":
+        return None
+    if definition.condenser != "default":
+        condenser: Condenser = Condenser.revive(definition.condenser)
+        if definition.level not in ("project", "plugin") or not any(llms_in(condenser)):
+            return condenser
+        # A model's options say where the log is sent, and which files of this host are read and written.
+        logger.warning("the sub-agent %r has the usual condenser: a file gives its own a model", definition.name)
+    return get_default_condenser(llm)
 
 
 def _context(definition: AgentDefinition, caller: AgentContext | None) -> AgentContext:

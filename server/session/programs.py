@@ -24,6 +24,7 @@ from agent_core.events.llm_events import SystemPromptEvent
 from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.llm.llm import LLM
 from agent_core.mcp.servers import McpRules
+from agent_core.memory.condenser import Condenser
 from agent_core.runtime.sandbox import WORKSPACE
 from agent_core.security.analyzer import EnsembleSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.confirmation import NeverConfirm
@@ -161,11 +162,18 @@ def _problems(program: ProgramSettings) -> Iterator[str]:
     for field in ("load_user_skills", "load_public_skills"):
         if context is not None and getattr(context, field):
             yield f"agent.agent_context.{field}: there is no such folder of yours here; send the skills themselves"
-    for llm in agent.get_all_llms():
+    for llm in [agent.llm, *agent.get_all_llms()]:  # a router is none of them
         yield from _problems_of_model(llm, "agent.llm")
     for number, definition in enumerate(program.agent_definitions):
         if definition.model != INHERIT or definition.profile_store_dir is not None:
             yield f"agent_definitions.{number}.model: stored profiles are files of this server; leave it at {INHERIT!r}"
+        if isinstance(definition.condenser, dict):
+            place = f"agent_definitions.{number}.condenser"
+            try:
+                for llm in llms_in(Condenser.revive(definition.condenser)):
+                    yield from _problems_of_model(llm, f"{place}.llm")
+            except ValueError as error:
+                yield f"{place}: {error}"
     if program.security_analyzer is not None:
         try:
             yield from _problems_of_analyzer(program.analyzer)

@@ -119,6 +119,14 @@ async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeSe
         ({"llm": {"custom_tokenizer": "/etc/passwd"}}, "agent.llm.custom_tokenizer"),
         ({"llm": {"model": "replay//etc/passwd"}}, "agent.llm.model: a recording is a file"),
         ({"llm": {"log_completions": True}}, "agent.llm.log_completions: it writes files on the server's host"),
+        (
+            {"llm": {"kind": "RandomRouter", "llms_for_routing": {}, "custom_tokenizer": "/etc/passwd"}},
+            "llms_for_routing",
+        ),
+        (
+            {"llm": {"kind": "RandomRouter", "llms_for_routing": {"a": {}}, "custom_tokenizer": "/etc/passwd"}},
+            "agent.llm.custom_tokenizer: it names a file",
+        ),
         ({"llm": {"aws_profile_name": "prod"}}, "agent.llm.aws_profile_name: it names credentials of the server's"),
         ({"llm": {"aws_role_name": "admin"}}, "agent.llm.aws_role_name: give aws_access_key_id"),
         (
@@ -156,7 +164,7 @@ async def test_what_a_server_cannot_or_must_not_run_is_refused_with_its_field(
 
 
 @pytest.mark.parametrize("is_one_of_several", [False, True])
-async def test_no_key_of_the_server_goes_to_an_address_of_a_program_s_analyzer(
+async def test_no_part_of_a_program_takes_a_key_of_the_server_s_or_names_its_files(
     server: Server, is_one_of_several: bool
 ) -> None:
     analyzer: dict[str, Any] = {"kind": "GraySwanAnalyzer", "api_url": "https://collector.example/x"}
@@ -165,6 +173,11 @@ async def test_no_key_of_the_server_goes_to_an_address_of_a_program_s_analyzer(
     response = await server.post("/api/conversations", json={"program": program(security_analyzer=analyzer)})
     assert response.status_code == 422, response.text
     assert "security_analyzer.api_key: give one with api_url" in response.text
+    condenser = {"kind": "LLMSummarizingCondenser", "llm": {"record_to": "/tmp/x"}}
+    kinds = [{"name": "kind", "condenser": condenser}]
+    response = await server.post("/api/conversations", json={"program": program(agent_definitions=kinds)})
+    assert response.status_code == 422, response.text
+    assert "agent_definitions.0.condenser.llm.record_to: it names a file" in response.text
     own = {"kind": "GraySwanAnalyzer", "api_url": "https://collector.example/x", "api_key": "mine"}
     assert await server.create(program=program(security_analyzer=own))
 
