@@ -12,7 +12,6 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from agent_core.events.messages import Frozen
 
 _GLOB_PARTS = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|[^*?/]+|/")
-_GLOB_FORMS = {"**/": "(?:.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 MAX_DESCRIPTION_CHARS = 1024
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SkillType = Literal["repo", "knowledge", "path", "agentskills"]
@@ -71,7 +70,7 @@ class PathTrigger(Frozen):
 
     def match_path(self, path: str) -> str | None:
         relative = path.removeprefix("./").strip("/")
-        return next((pattern for pattern in self.paths if _glob(pattern).fullmatch(relative)), None)
+        return next((pattern for pattern in self.paths if _is_beneath(relative, _glob_parts(pattern))), None)
 
 
 Trigger = Annotated[KeywordTrigger | TaskTrigger | PathTrigger, Field(discriminator="type")]
@@ -93,12 +92,46 @@ def _task_pattern(trigger: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=512)
-def _glob(pattern: str) -> re.Pattern[str]:
-    """The expression for one pattern; a folder that matches stands for all that is in it."""
+def _glob_parts(pattern: str) -> tuple[str, ...]:
     anchored = "/" in pattern.rstrip("/")
     parts = _GLOB_PARTS.findall(pattern.removeprefix("./").strip("/"))
-    body = "".join(_GLOB_FORMS.get(part) or re.escape(part) for part in parts)
-    return re.compile(("" if anchored else "(?:.*/)?") + body + "(?:/.*)?", re.DOTALL)
+    return tuple(parts if anchored else ["**/", *parts])
+
+
+def _is_beneath(path: str, parts: Iterable[str]) -> bool:
+    """Whether these parts of a pattern match the path, or a folder that it is in.
+
+    Each part is looked at once for each place that those before it may end at: an expression would try each way to
+    share the path out among many ``*``, and a repository's file says how many there are.
+    """
+    ends = {0}
+    for part in parts:
+        match part:
+            case "**":
+                ends = set(range(min(ends), len(path) + 1))
+            case "**/":
+                ends |= {place + 1 for place in range(min(ends), len(path)) if path[place] == "/"}
+            case "/**":
+                slashes = [place for place in ends if path.startswith("/", place)]
+                ends = set(range(min(slashes) + 1, len(path) + 1)) if slashes else set()
+            case "*":
+                reached: set[int] = set()
+                for place in sorted(ends):
+                    if place not in reached:
+                        reached.update(range(place, _end_of_name(path, place) + 1))
+                ends = reached
+            case "?":
+                ends = {place + 1 for place in ends if place < _end_of_name(path, place)}
+            case text:
+                ends = {place + len(text) for place in ends if path.startswith(text, place)}
+        if not ends:
+            return False
+    return any(place == len(path) or path[place] == "/" for place in ends)
+
+
+def _end_of_name(path: str, place: int) -> int:
+    end = path.find("/", place)
+    return len(path) if end < 0 else end
 
 
 class SkillInput(Frozen):

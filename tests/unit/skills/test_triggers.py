@@ -62,7 +62,11 @@ def test_a_task_is_called_by_its_name_alone(message: str, *, matches: bool) -> N
         ("/docs", "x/docs/a.md", False),
         ("a.b", "axb", False),
         ("[a].py", "[a].py", True),
+        ("*a*a*.py", "x/bana.py", True),
+        ("*a*a*.py", "ba/na.py", False),
+        ("*a" * 30 + "b", "a" * 1_000, False),
     ],
+    ids=lambda value: str(value)[:30],
 )
 def test_paths_match_like_those_of_a_gitignore(pattern: str, path: str, *, matches: bool) -> None:
     assert (PathTrigger(paths=[pattern]).match_path(f"./{path}") == pattern) is matches
