@@ -139,7 +139,7 @@ async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeSe
         ({"system_prompt_filename": "etc/passwd"}, "agent.system_prompt_filename: no prompt can be made: TemplateNotF"),
         ({"system_prompt_filename": "./etc/passwd"}, "agent.system_prompt_filename: no prompt can be made: TemplateN"),
         ({"security_policy_filename": "etc/passwd"}, "no prompt can be made: TemplateNotFound: etc/passwd"),
-        ({"system_prompt_kwargs": {"model_family": "../../etc"}}, "no prompt can be made"),
+        ({"system_prompt_kwargs": {"model_family": "../security_policy"}}, "no prompt can be made"),
         ({"agent_context": {"secrets": {"A": "x"}}}, "agent.agent_context.secrets: send them as secrets"),
         ({"agent_context": {"load_user_skills": True}}, "load_user_skills"),
         ({"tools": [{"name": "no_such_tool"}]}, "no_such_tool"),
