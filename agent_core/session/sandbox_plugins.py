@@ -14,7 +14,7 @@ from agent_core.runtime.channel.connection import SandboxConnection, SharedSandb
 from agent_core.session.repository import report
 from agent_core.tools.plugins import PluginRequirement
 
-SETTING_UP_PLUGIN: Final = "STATUS$SETTING_UP_PLUGIN"
+SETTING_UP_PLUGIN: Final = "STATUS$SETTING_UP_WORKSPACE"
 
 logger = logging.getLogger(__name__)
 

@@ -187,4 +187,4 @@ async def test_without_a_way_out_of_the_sandbox_nothing_is_tried_and_the_reason_
     calls, errors = await asked_for(make_server, {"repository": "ann/boat"}, sandbox_network="none")
     assert [call.op for call in calls] == ["git.identity"]
     (error,) = errors
-    assert "sandbox_network is 'none'" in error
+    assert "the server's sandbox_network 'none'" in error

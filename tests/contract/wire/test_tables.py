@@ -26,7 +26,7 @@ from tests.contract.wire.tables import (
     Row,
 )
 
-OUR_OBSERVATION_FIELDS = {("read", "image_urls"), ("agent_state_changed", "detail")}
+OUR_OBSERVATION_FIELDS = {("read", "image_urls"), ("agent_state_changed", "detail"), ("error", "sign_in")}
 """Additions of ours; they are left out where there is nothing to say."""
 TIME = datetime(2025, 11, 15, 9, 43, 21, 123456, tzinfo=UTC)
 

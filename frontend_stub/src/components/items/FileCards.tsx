@@ -177,7 +177,9 @@ export function ReadCard(props: FileCardProps) {
   const bad = failed(observation);
   const start = action === null ? 0 : (numberField(action.args, "start") ?? 0);
   const content = observation?.content ?? "";
-  const images = observation === null ? [] : stringListField(observation.extras, "image_urls").filter(isImageData);
+  // A read of a client's own has a picture in place of the text; one of the agent's has it beside.
+  const images =
+    observation === null ? [] : [...stringListField(observation.extras, "image_urls"), content].filter(isImageData);
   const numbered = useMemo(() => numberedText(content), [content]);
   const entries = useMemo(() => folderEntries(content), [content]);
   const lines = numbered?.lines.length ?? (content === "" ? 0 : content.replace(/\n$/, "").split("\n").length);
@@ -214,7 +216,7 @@ export function ReadCard(props: FileCardProps) {
       ) : images.length > 0 ? (
         <Fold foldKey={foldKey} title={title} aside="image">
           {images.map((image, index) => (
-            <Picture key={index} place={String(index)} src={image} alt={content} />
+            <Picture key={index} place={String(index)} src={image} alt={image === content ? path : content} />
           ))}
         </Fold>
       ) : (
