@@ -25,8 +25,9 @@ FILES: Final = (OWN_FILE, ".devcontainer/devcontainer.json", ".devcontainer.json
 
 _MAX_BYTES: Final = 100_000
 _READ_SECONDS: Final = 30.0
-_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-_LAST_COMMA: Final = re.compile(r'("(?:\\.|[^"\\\n])*")|,(?=\s*[}\]])')
+# A text that does not end is taken as far as it goes: looking for its end at each quote in it would take minutes.
+_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_LAST_COMMA: Final = re.compile(r'("(?:\\.|[^"\\\n])*"?)|,(?=\s*[}\]])')
 
 
 class Choices(NamedTuple):

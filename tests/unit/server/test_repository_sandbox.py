@@ -47,6 +47,7 @@ def test_the_image_is_read_from_toml_or_from_json_as_editors_write_it(file: str,
         (DEVCONTAINER, b" /*" * 30_000, "no valid JSON"),
         (DEVCONTAINER, b"{" + b"/*a*/" * 15_000, "no valid JSON"),
         (DEVCONTAINER, b"," * 90_000, "no valid JSON"),
+        (DEVCONTAINER, b'"' + b'\\"' * 49_000, "no valid JSON"),
     ],
 )
 def test_what_cannot_be_read_is_told(file: str, content: bytes, problem: str) -> None:
