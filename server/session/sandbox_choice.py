@@ -212,6 +212,13 @@ def network_of(chosen: ChosenSandbox, server: Settings) -> NetworkWish:
     return min(chosen.network or server.sandbox_network, _widest(server), key=_rank)
 
 
+def image_of(chosen: ChosenSandbox, server: Settings) -> str:
+    """The image that the conversation has had from its beginning; the server's where none may choose it by now."""
+    if chosen.image and (chosen.image_from == "server" or is_allowed(chosen.image, server)):
+        return chosen.image
+    return server.sandbox_image
+
+
 def limits_of(chosen: ChosenSandbox, server: Settings) -> SandboxLimits:
     """The chosen limits, or the server's; never more than conversations may have by now."""
 

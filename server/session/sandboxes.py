@@ -16,7 +16,7 @@ from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.sandbox import ExtraDeps, Sandbox, SandboxProvider, SandboxSpec
 from server.db.conversations import ConversationRecord
-from server.session.sandbox_choice import ChosenSandbox, commands_of, limits_of, network_of, stored_choice
+from server.session.sandbox_choice import ChosenSandbox, commands_of, image_of, limits_of, network_of, stored_choice
 from server.settings.settings import MEGABYTE, Settings
 
 DISK_RESERVE = "STATUS$ERROR_DISK_RESERVE"
@@ -200,7 +200,7 @@ class Sandboxes:
             environment={f"APP_PORT_{number}": str(port) for number, port in ports},
             conversation_id=conversation_id,
             instance_id=self._instance_id,
-            image=chosen.image or settings.sandbox_image,
+            image=image_of(chosen, settings),
             extra_deps=ExtraDeps(chosen.extra_deps, settings.runtime_extra_deps_seconds) if chosen.extra_deps else None,
             data_dir=str(settings.data_dir.absolute()),
             network=network_of(chosen, settings),

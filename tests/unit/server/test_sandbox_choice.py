@@ -15,6 +15,7 @@ from server.session.sandbox_choice import (
     SandboxOptions,
     SandboxRefusedError,
     choose_sandbox,
+    image_of,
     is_allowed,
     limits_of,
     network_of,
@@ -169,6 +170,13 @@ def test_a_stored_choice_stays_when_defaults_change_and_is_never_more_than_what_
     assert network_of(chosen, Settings()) == "internal"
     assert network_of(chosen, Settings(sandbox_network="none")) == "none"
     assert network_of(ChosenSandbox(), Settings(sandbox_network="none")) == "none"
+
+
+def test_an_image_that_may_not_be_chosen_any_more_is_not_used_any_more() -> None:
+    chosen = choose({"sandbox_images": ("python:*",)}, {"image": "python:3.12"})
+    assert image_of(chosen, Settings(sandbox_images=("python:3.*",))) == "python:3.12"
+    assert image_of(chosen, Settings(sandbox_image="mine:1")) == "mine:1"
+    assert image_of(choose({"sandbox_image": "old:1"}), Settings(sandbox_image="new:1")) == "old:1", "nobody chose it"
 
 
 def test_what_cannot_be_read_of_a_stored_choice_is_left_to_the_server() -> None:
