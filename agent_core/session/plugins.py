@@ -45,15 +45,14 @@ class PluginParts:
         try:
             servers: McpServerMap = TypeAdapter(McpServerMap).validate_python(plugin.mcp_servers)
         except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            place = ".".join(str(part) for part in problem["loc"])
-            raise SkillValidationError(f"plugin {plugin.name!r}, .mcp.json: {place}: {problem['msg']}") from None
+            raise _unusable_server(plugin, error) from None
         return cls(plugin, hooks, servers)
 
     def moved(self, folder: Path, target: str) -> PluginParts:
         """The same plugin, for a sandbox that has its files in `target` and not in `folder`.
 
         Its commands and servers find that as ``${DRYDOCK_PLUGIN_ROOT}`` or ``${CLAUDE_PLUGIN_ROOT}``.
+        `SkillValidationError`: a server cannot be used there.
         """
         here = f"{folder}/"
         roots = dict.fromkeys(ROOT_VARIABLES, target)
@@ -77,15 +76,24 @@ class PluginParts:
             )
             for agent in self.plugin.agents
         ]
+        servers = {}
+        for name, server in self.servers.items():
+            try:
+                servers[name] = McpServer.model_validate(expanded(server.model_dump(), roots))
+            except ValidationError as error:
+                raise _unusable_server(self.plugin, error, name) from None
         return replace(
             self,
             plugin=self.plugin.model_copy(update={"skills": skills, "agents": agents}),
             hooks=_told(self.hooks, target),
-            servers={
-                name: McpServer.model_validate(expanded(server.model_dump(), roots))
-                for name, server in self.servers.items()
-            },
+            servers=servers,
         )
+
+
+def _unusable_server(plugin: Plugin, error: ValidationError, *name: str) -> SkillValidationError:
+    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in (*name, *problem["loc"]))
+    return SkillValidationError(f"plugin {plugin.name!r}, .mcp.json: {place}: {problem['msg']}")
 
 
 def _told(hooks: HookConfig, target: str) -> HookConfig:

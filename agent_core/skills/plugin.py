@@ -77,7 +77,7 @@ def _object(path: Path) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SkillValidationError(f"{path}: is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise SkillValidationError(f"{path}: must be a JSON object, not {type(found).__name__}")

@@ -28,7 +28,9 @@ def plugins(
     """Carry out one of `ACTIONS` with its options, and print what came of it; returns the exit status."""
     client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
     try:
-        out.write(asyncio.run(_in_session(client, ACTIONS[action], options)))
+        text = asyncio.run(_in_session(client, ACTIONS[action], options))
+        # What strangers have called their plugins is not to move the cursor, nor anything else of a terminal.
+        out.write("".join(one if one.isprintable() or one == "\n" else "?" for one in text))
     except ClientError as error:
         raise DrydockError(words_of(error)) from error
     return 0

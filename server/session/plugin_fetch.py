@@ -29,11 +29,13 @@ MAX_FILE_BYTES: Final = 2 * 1024 * 1024
 MAX_BYTES: Final = 8 * 1024 * 1024
 _MAX_BLOCKS: Final = 256 * 1024
 """Of a file that git writes: of half a KiB, or a whole one, as the shell counts."""
+_MAX_MEMORY_KIB: Final = 1024 * 1024
+"""What each of git's processes may take: a small pack may hold objects of any size."""
 _MAX_PRINTED: Final = 2 * MAX_BYTES
 _MAX_COMPLAINT: Final = 64 * 1024
 _MAX_LISTING: Final = 1024 * 1024
 
-_LIMITED = 'ulimit -f "$0" && exec "$@"'
+_LIMITED = 'ulimit -f "$0" && { ulimit -v "$1" 2>/dev/null || :; } && shift && exec "$@"'
 _SETTINGS: Final = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -47,6 +49,7 @@ _SETTINGS: Final = (
     "http.proxy=",
     "fetch.fsckObjects=true",
     "fetch.unpackLimit=1",
+    "pack.threads=1",
     "fetch.recurseSubmodules=no",
     "submodule.recurse=false",
     "gc.auto=0",
@@ -60,7 +63,7 @@ _REASONS: Final = (
     (r"not found|error: 404|not valid: is this a git repository", "there is no such repository"),
     (r"couldn't find remote ref|not our ref|unadvertised object", "it has no branch, tag or commit of this name"),
     (r"redirect|error: 30\d", "it is somewhere else by now; give its present address"),
-    (r"File size limit|too large|index-pack died|No space", "it is too large"),
+    (r"File size limit|too large|index-pack died|No space|[Oo]ut of memory", "it is too large"),
     (r"resolve host|connect to|Connection|timed out|unable to access", "it cannot be reached"),
 )
 
@@ -228,7 +231,16 @@ class _Git:
 
     async def run(self, *arguments: str, sent: bytes = b"", where: PluginSource | None = None) -> bytes:
         """What it prints. `PluginError`: it failed, in words where it was to read `where`."""
-        command = ["/bin/sh", "-c", _LIMITED, str(_MAX_BLOCKS), "git", *self._arguments, *arguments]
+        command = [
+            "/bin/sh",
+            "-c",
+            _LIMITED,
+            str(_MAX_BLOCKS),
+            str(_MAX_MEMORY_KIB),
+            "git",
+            *self._arguments,
+            *arguments,
+        ]
         # Files, and not pipes: the shell's limit holds for them, too, and nobody has to read as git writes.
         with ExitStack() as opened:
             given, printed, complaint = (opened.enter_context(self._scratch()) for _ in range(3))

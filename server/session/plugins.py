@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -200,6 +201,8 @@ class Plugins:
                     continue
                 try:
                     made = await self._made(SERVER, source, None)
+                    if any(one.name == made.stored.name for one in known):
+                        raise PluginError(f"another plugin of the setting plugins is called {made.stored.name!r}, too")
                     await self._stored.delete(SERVER, made.stored.name)  # another commit of it
                     await self._stored.add(made.stored)
                     known.append(made.stored)
@@ -221,7 +224,8 @@ class Plugins:
         return self._locks.setdefault(owner, asyncio.Lock())
 
     async def _made(self, owner: str, source: PluginSource, user: StoredSettings | None) -> InstalledPlugin:
-        async with self._fetching:
+        # An operator's is one at a time as it is, and conversations that wait for it do not wait for users'.
+        async with self._fetching if owner != SERVER else nullcontext():
             fetched = await fetch(source, self._destinations, _credentials(source, user, self._settings))
         stored = StoredPlugin(
             owner=owner,

@@ -51,8 +51,9 @@ class PluginSource:
 
     @property
     def usual_name(self) -> str:
-        """The last word of its path, or of its address."""
-        return PurePosixPath(self.path or urlsplit(self.url).path).name.removesuffix(".git")
+        """The last word of its path, or of its address; ``plugin`` where that can name no folder."""
+        name = PurePosixPath(self.path or urlsplit(self.url).path).name.removesuffix(".git")
+        return name if name.strip(".") else "plugin"
 
     @classmethod
     def pinned(cls, text: str) -> Self:

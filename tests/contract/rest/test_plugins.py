@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from agent_core.destinations import Destinations
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import call, finish
 from server.db.plugins import MAX_PLUGINS, SERVER, StoredPlugin, owner_of
 from server.session import plugin_fetch
+from server.session.plugins import FOLDER, Plugins, source_of
 from tests.contract.rest.conftest import MakeServer, Server, serving
 from tests.contract.rest.test_agent_context import restart, say, store, talking, workspace
 from tests.contract.workspace.git_server import TOKEN, GitServer, git, own_address
@@ -286,6 +288,75 @@ async def test_what_is_too_large_is_refused(
     status, told = await install(server, address(git_server, "ann/large"))
     assert (status, problem in told["error"]) == (400, True), told
     assert await listed(server) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({".plugin/plugin.json": "[" * 100_000}, ".plugin/plugin.json: is no JSON"),
+        ({".mcp.json": '{"mcpServers": {"sea": {"url": "${CLAUDE_PLUGIN_ROOT}"}}}'}, ".mcp.json: sea.url: "),
+    ],
+)
+async def test_files_that_cannot_be_used_are_named(
+    server: Server, git_server: GitServer, files: dict[str, str], problem: str
+) -> None:
+    git_server.publish("ann/broken", files)
+    status, told = await install(server, address(git_server, "ann/broken"))
+    assert (status, problem in told.get("error", "")) == (400, True), told
+
+
+async def test_git_may_take_so_much_memory(
+    server: Server, git_server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "git").write_text("#!/bin/sh\nulimit -v >&2\nexit 1\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    status, told = await install(server, address(git_server, "ann/tools"))
+    assert (status, str(plugin_fetch._MAX_MEMORY_KIB) in told["error"]) == (400, True), told
+
+
+async def test_an_address_whose_name_leads_out_of_its_folder_writes_nothing_there(
+    server: Server, git_server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    git_server.publish("ann/tools", FILES)
+    (git_server.folder / "ann/tools.git").rename(git_server.folder / "ann/...git")
+    status, told = await install(server, address(git_server, "ann/.."))
+    assert (status, told["name"]) == (201, "tools"), told
+    assert list(scratch.iterdir()) == []
+
+
+async def test_two_plugins_of_the_operators_with_one_name_are_told_and_not_fetched_again_and_again(
+    make_server: MakeServer, git_server: GitServer, tools: str
+) -> None:
+    other = f"{address(git_server, 'ann/other')}#{git_server.publish('ann/other', FILES)}"
+    commit = git("-C", str(git_server.folder / "ann-tools-work"), "rev-parse", "HEAD").strip()
+    async with make_server(with_files(), plugins=(f"{tools}#{commit}", other)) as server:
+        told = [await server.app.services.plugins.of_conversation("") for _ in range(2)]
+        asked = git_server.requests.total()
+        assert [len(one.problems) for one in told] == [2, 2], "the broken skill, and the name"
+        assert "another plugin of the setting plugins is called 'tools'" in str(told[0].problems[0])
+        await server.app.services.plugins.of_conversation("")
+        assert git_server.requests.total() == asked
+
+
+async def test_conversations_do_not_wait_for_what_users_install(
+    server: Server, git_server: GitServer, tools: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.session.plugins.AT_ONCE", 1)
+    commit = git("-C", str(git_server.folder / "ann-tools-work"), "rev-parse", "HEAD").strip()
+    settings = server.app.services.settings.model_copy(update={"plugins": (f"{tools}#{commit}",)})
+    plugins = Plugins(server.app.services.database, settings, Destinations(loopback=True))
+    slow = asyncio.create_task(plugins.install("ann", source_of(address(git_server, "ann/slow"), "", ""), None))
+    try:
+        await asyncio.to_thread(git_server.asked.wait)
+        assert [one.path for one in (await plugins.of_conversation("")).folders] == [f"{FOLDER}/tools"]
+        assert not slow.done()
+    finally:
+        slow.cancel()
+        await asyncio.wait([slow])
 
 
 async def test_a_server_that_does_not_answer_is_given_up(

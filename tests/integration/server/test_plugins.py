@@ -34,6 +34,10 @@ async def test_plugins_are_installed_listed_updated_switched_and_removed_by_the_
         assert ", disabled: " in (await drydock("plugins", "list", **known))[1]
         assert (await drydock("plugins", "enable", "tools", **known))[0] == 0
         assert (await drydock("plugins", "remove", "tools", **known))[0] == 0
+        git.publish("ann/loud", {".plugin/plugin.json": '{"name": "loud", "version": "\\u001b[2J"}'})
+        status, out, _ = await drydock("plugins", "install", source.replace("tools", "loud"), **known)
+        assert (status, out.startswith("Installed loud ?[2J, enabled")) == (0, True), "it moves nothing in a terminal"
+        assert (await drydock("plugins", "remove", "loud", **known))[0] == 0
         for arguments, problem in (
             (("update", "tools"), "there is no plugin 'tools' of yours"),
             (("install", "file:///etc"), "source: give the https address of a git repository"),
