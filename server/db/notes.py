@@ -216,16 +216,16 @@ class NoteRepository(TableRepository):
     async def _index(self) -> bool:
         """Whether there is an index of SQLite's, which fits from then on; found out at the first use."""
         if self._has_index is None:
-            self._has_index = False
+            found = False  # others who ask meanwhile find it out, too: what they write has to be in the index
             if self._engines.write.url.get_backend_name() == "sqlite":
                 try:
                     await self._writer.change(_make_index)
-                    self._has_index = True
+                    found = True
                 except DatabaseError as error:
                     if "fts5" not in str(error):
-                        self._has_index = None
                         raise
                     _log.warning("notes are looked for without an index: this SQLite has no FTS5")
+            self._has_index = found
         return self._has_index
 
 

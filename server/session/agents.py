@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -393,12 +394,16 @@ class AgentSessions:
         memory = ""
         if settings.agent_options.enable_memory is not False:
             hidden = (*secrets.hidden, *models.server_secrets, *servers.secrets)
-            own_tools = (*own_tools, note_tool(self._database, record, hidden))
+            cloned = settings.git.repository  # by its name, however its address was written
+            of_notes = record if cloned is None else replace(record, selected_repository=cloned.name)
+            own_tools = (*own_tools, note_tool(self._database, of_notes, hidden))
             # A conversation that has begun was told of them, and its log says what.
-            memory = await told_notes(self._database, record) if begun is None else ""
+            memory = await told_notes(self._database, of_notes) if begun is None else ""
+        # Beside the loop: the headers of skills may be long, and there may be many.
+        context = await asyncio.to_thread(agent_context, user, self._settings, own_skills, problems.append, memory)
         settings = replace(
             settings,
-            agent_context=agent_context(user, self._settings, own_skills, problems.append, memory),
+            agent_context=context,
             skill_problems=tuple(problems),
             own_tools=own_tools,
             named_secrets=secrets.named,

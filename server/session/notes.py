@@ -156,8 +156,7 @@ def quoted(notes: list[Note], most: int | None = None) -> str:
         about = {"id": note.id, "changed": f"{note.updated_at:%Y-%m-%d}", "repository": note.repository or None}
         shown = {name: value for name, value in about.items() if value} | {"title": note.title, "note": note.content}
         line = json.dumps(shown, ensure_ascii=False).translate(_ESCAPED)
-        left -= len(line) + 1
-        if left < 0:
-            break
-        lines.append(line)
+        if len(line) < left:
+            lines.append(line)
+            left -= len(line) + 1
     return "\n".join([HEAD, *lines]) if lines else ""

@@ -115,6 +115,18 @@ async def test_what_an_agent_writes_down_is_told_to_the_next_one_as_data(make_se
     assert said.count("</MEMORY>") == 1, "nothing in a note ends the section of the notes"
 
 
+async def test_a_repository_is_the_same_to_notes_however_its_address_is_written(make_server: MakeServer) -> None:
+    async with (
+        ModelServer([call("notes", {"command": "write", "title": "New", "content": "x"}), finish("Done.")]) as model,
+        make_server(generate_titles=False, verify_git_tokens=False) as server,
+    ):
+        await keep(server, title="Of the tools", repository="ann/tools")
+        await begin(server, model, repository="https://host.invalid/ann/tools.git")
+        assert "Of the tools" in json.dumps(model.last_request.messages)
+        kept = (await server.get("/api/notes")).json()["results"]
+        assert (kept[0]["title"], kept[0]["repository"]) == ("New", "ann/tools")
+
+
 async def test_memory_can_be_switched_off_for_a_server_a_user_and_a_conversation(make_server: MakeServer) -> None:
     def offered(model: ModelServer) -> bool:
         return "notes" in [one["function"]["name"] for one in model.last_request.json["tools"]]
@@ -179,9 +191,15 @@ async def test_no_more_is_told_than_fits_and_that_of_the_repository_first(server
     assert record is not None
     told = await told_notes(database, replace(record, selected_repository="a/b"))
     assert len(told) <= notes_module.TOLD_CHARS
-    assert [line.count("own") for line in told.splitlines()[1:]] == [1, 1]
+    assert [line.count("own") for line in told.splitlines()[1:]] == [1, 1, 0], "a short one fits yet"
     assert "of another" not in told
     assert await told_notes(database, replace(record, user_id="bob")) == ""
+
+
+def test_a_note_that_does_not_fit_keeps_no_other_from_being_told() -> None:
+    long, short = (Note(user_id="ann", title=title, content=text) for title, text in (("a", "x" * 7_000), ("b", "y")))
+    told = quoted([long, short], notes_module.TOLD_CHARS)
+    assert (long.id in told, short.id in told) == (False, True)
 
 
 def test_a_note_is_one_line_whatever_is_in_it() -> None:

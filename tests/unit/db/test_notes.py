@@ -115,6 +115,11 @@ async def test_notes_outlive_the_server_and_an_index_that_does_not_fit_is_made_a
         assert titles(await database.notes.search("ann", "restarts", limit=5)) == ["Kept"]
 
 
+async def test_of_notes_that_are_first_kept_at_once_all_are_found(database: Database) -> None:
+    await asyncio.gather(*(database.notes.add(note(f"Note {number}", "about harbours")) for number in range(5)))
+    assert len(await database.notes.search("ann", "harbours", limit=9)) == 5
+
+
 async def test_without_an_index_the_same_is_found(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notes_module, "_CREATE", "CREATE VIRTUAL TABLE notes_index USING fts5_of_nobody(title)")
     plain = NoteRepository(database.engines, database.writer)
