@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -236,7 +237,7 @@ def _servers(path: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(_read(path))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)) from None
     if not isinstance(found, dict):
         problem = f"must be a JSON object, with mcpServers in it, not {type(found).__name__}"
@@ -288,7 +289,10 @@ def _root_of(source: str, ref: str, cache: Path) -> Path | None:
             _git("-C", str(root), "reset", "-q", "--hard", "FETCH_HEAD")
         else:
             root.parent.mkdir(parents=True, exist_ok=True)
-            _git("clone", "-q", "--depth", "1", "--branch", ref, "--", source, str(root))
+            # Whole or not at all, whenever this process ends, and whoever else fetches it at the same time.
+            with tempfile.TemporaryDirectory(dir=root.parent) as made:
+                _git("clone", "-q", "--depth", "1", "--branch", ref, "--", source, f"{made}/clone")
+                Path(made, "clone").rename(root)
         fetched.touch()
     except (OSError, subprocess.SubprocessError) as error:
         is_old = (root / ".git").is_dir()
@@ -321,7 +325,7 @@ def _listed(root: Path, marketplace_path: str, report: LeftOutReport) -> list[Sk
     try:
         listed = json.loads(path.read_text("utf-8") if path.stat().st_size <= MAX_LIST_BYTES else "too long")
         entries: list[Any] = list(listed["plugins"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         logger.warning("the list of public skills in %s cannot be used: %r", path, error)
         return []
     skills: list[Skill] = []

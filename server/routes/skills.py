@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from typing import Annotated, Any, Literal
@@ -68,7 +69,8 @@ async def list_own_skills(
     """The user's own skills, by name; an addition to the protocol, like all routes of skills."""
     found = await services.database.user_skills.all(identity.user_id)
     page = paging.linked(sorted(found), lambda one: (one.name,), str)
-    return {"skills": [_public(one) for one in page]}
+    # Beside the loop: headers may be long, and there may be many.
+    return {"skills": await asyncio.to_thread(lambda: [_public(one) for one in page])}
 
 
 @router.get("/skills/{skill_name}", response_model=OwnSkill, responses=errors(404))

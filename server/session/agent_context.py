@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from agent_core.errors import SkillValidationError
 from agent_core.mcp.servers import servers_of
 from agent_core.skills.context import AgentContext
-from agent_core.skills.files import skill_from_text, unusable_file
+from agent_core.skills.files import is_skill_file, skill_from_text, unusable_file
 from agent_core.skills.skill import Skill
 from server.db.user_settings import StoredSettings
 from server.db.user_skills import StoredSkill
@@ -17,6 +17,8 @@ from server.settings.settings import Settings
 def own_skill(name: str, content: str) -> Skill:
     """The skill that a user has written under this name; `SkillValidationError`: what is wrong with its text."""
     path = f"{name}.md"
+    if is_skill_file(path):
+        raise SkillValidationError(f"name: a skill cannot be called {name!r}; choose a name that says what it is about")
     skill = skill_from_text(path, content)
     try:
         if skill.name != name:

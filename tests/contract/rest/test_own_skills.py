@@ -104,6 +104,13 @@ async def test_a_name_that_can_be_none_is_refused_with_what_it_may_be(server: Se
     assert "name" in str(told)
 
 
+async def test_a_skill_cannot_be_called_as_the_file_of_a_folder_that_is_one(server: Server) -> None:
+    assert await put(server, "skill", "Text.") == (
+        422,
+        {"error": "name: a skill cannot be called 'skill'; choose a name that says what it is about", "line": None},
+    )
+
+
 async def test_a_text_that_is_too_long_and_one_skill_too_many_are_refused(server: Server) -> None:
     assert (await put(server, "long", "x" * (64 * 1024 + 1)))[0] == 422
     for number in range(MAX_SKILLS):

@@ -81,6 +81,23 @@ def test_a_repository_is_cloned_at_its_branch_and_used_as_it_was_when_it_is_gone
     assert not (tmp_path / "home").exists(), "a cache that was given is the one that is used"
 
 
+def test_a_repository_that_was_fetched_in_part_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = repository(tmp_path / "origin")
+    git(origin, "init", "-q")
+    git(origin, "add", "skills")
+    git(origin, "commit", "-q", "-m", "skills")
+    write(tmp_path / "broken/git", '#!/bin/sh\nfor last; do :; done\nmkdir -p "$last/.git"\nexit 1\n')
+    (tmp_path / "broken/git").chmod(0o755)
+    environment, cache = {URL_VARIABLE: origin.as_uri()}, tmp_path / "cache"
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{tmp_path / 'broken'}:/usr/bin:/bin")
+        assert load_public_skills(MARKETPLACE, environment=environment, cache=cache) == []
+    found = load_public_skills(MARKETPLACE, environment=environment, cache=cache)
+    assert sorted(skill.name for skill in found) == ["boats", "fish"]
+
+
 def test_a_context_gets_what_it_asks_for_and_what_was_given_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
