@@ -171,6 +171,9 @@ class LLMProfile(LLMConfig):
             if not self.model:
                 raise _at("model", "name one, such as openai/gpt-5, or a kind of router in router")
             return self
+        for key in self.models:
+            if not key.strip() or key in ("name", "usage_id"):
+                raise _at("models", f"{key!r} can be no key of a router's profile; choose another")
         if not self.models:
             raise _at("models", "a router chooses from profiles; name them by the keys that it knows")
         if others := sorted(self.model_fields_set - {"router", "models"}):

@@ -225,6 +225,8 @@ async def test_a_mask_for_a_key_of_another_provider_or_of_none_is_refused(server
         ({}, "model", "name one"),
         ({"model": "openai/m", "models": {"a": "b"}}, "models", "only a router"),
         ({"router": "multimodal_router"}, "models", "chooses from profiles"),
+        ({"router": "random_router", "models": {"usage_id": "cheap"}}, "models", "can be no key"),
+        ({"router": "random_router", "models": {" ": "cheap"}}, "models", "can be no key"),
         ({"router": "random_router", "models": {"a": "cheap"}, "timeout": 5}, "timeout", "nothing but router"),
         ({"router": "randm_router", "models": {"a": "cheap"}}, "router", "is no router"),
         ({"model": "openai/m", "fallbacks": ["cheep"]}, "fallbacks", "did you mean 'cheap'?"),
