@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from agent_core.mcp.grants import SIGN_IN_SECONDS
 from agent_core.mcp.oauth import SignInError, client_document
+from server.db.mcp_sign_ins import TooManySignInsError
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, services_of
 from server.errors import ConversationNotFoundError
 from server.routes.replies import errors
@@ -90,7 +91,7 @@ async def begin_mcp_sign_in(
         )
     except SignInUnknownError as error:
         raise HTTPException(404, str(error)) from error
-    except SignInError as error:
+    except (SignInError, TooManySignInsError) as error:
         raise HTTPException(409, f"The sign-in cannot begin: {error}.") from error
     answer = JSONResponse(SignInBegun(url=begun.url).model_dump())
     answer.set_cookie(

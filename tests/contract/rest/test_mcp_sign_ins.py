@@ -148,6 +148,16 @@ async def test_only_what_was_begun_last_counts_and_no_state_but_its_own(server: 
         assert (await server.get(await allow(second.json()["url"]))).status_code == 303
 
 
+async def test_there_are_so_many_sign_ins_and_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.db.mcp_sign_ins.MAX_SIGN_INS", 1)
+    async with guarded_tools() as one, guarded_tools() as other:
+        await configure(server, one, other)
+        assert (await begin(server, sign_in_id(one.url))).status_code == 200
+        refused = await begin(server, sign_in_id(other.url))
+        assert refused.status_code == 409
+        assert "as many as one may have" in refused.json()["detail"]
+
+
 async def test_a_refused_consent_is_told_and_nothing_is_kept(server: Server) -> None:
     async with guarded_tools(consent="refuse") as tools:
         await configure(server, tools)
