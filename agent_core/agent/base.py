@@ -23,6 +23,7 @@ from agent_core.agent.toolbox import (
     ToolSpecs,
     shown_to_model,
     skill_tools,
+    stored_models,
     structured,
 )
 from agent_core.agent.vision import vision_tools
@@ -411,7 +412,7 @@ class AgentBase(Family):
             raise ValueError(f"tools {sorted(doubled)} are given twice: they are among the default tools already")
         tools = {**own, **defaults}
         tools.update(skill_tools(self.agent_context, taken=tools.keys()))
-        return {**tools, **vision_tools(self.llm, tools.keys())}
+        return {**tools, **vision_tools(self.llm, tools.keys(), stored_models(conv_state))}
 
     # At work
 

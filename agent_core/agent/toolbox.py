@@ -11,6 +11,7 @@ from pydantic import BeforeValidator
 from agent_core.agent import client_tool  # noqa: F401 - registers its tool
 from agent_core.errors import ToolError
 from agent_core.events.schema import Action
+from agent_core.llm.registry import ProfileStore, StoredModels
 from agent_core.mcp.tool import parameters_from, problems_of
 from agent_core.skills.context import AgentContext
 from agent_core.spelling import nearest
@@ -24,6 +25,11 @@ DEFAULT_TOOL_NAMES: Final = (FinishTool.__name__, ThinkTool.__name__)
 """Class names of the tools that every agent has unless it says otherwise."""
 MAX_SHORT_CHARS: Final = 1023
 STATED_RISKS: Final = ("LOW", "MEDIUM", "HIGH")
+
+
+def stored_models(conv_state: Any) -> StoredModels:
+    """The stored models of the conversation that tools are made for; those in the user's home where it names none."""
+    return getattr(conv_state, "models", None) or ProfileStore()
 
 
 def skill_tools(context: AgentContext | None, *, taken: Collection[str] = ()) -> dict[str, ToolDefinition]:

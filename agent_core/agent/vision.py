@@ -12,7 +12,7 @@ from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.messages import Content, ImageContent, Message, MessageToolCall, TextContent
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
-from agent_core.llm.registry import ProfileStore
+from agent_core.llm.registry import StoredModels
 from agent_core.llm.render import WireMessage
 from agent_core.tools.context import Sight, ToolContext
 from agent_core.tools.definition import ToolDefinition
@@ -28,25 +28,25 @@ def is_blind(llm: LLM) -> bool:
     return type(llm) is LLM and not llm.features.vision
 
 
-def vision_profiles() -> list[str]:
-    """The sorted names of the stored models that see images. Reads their files."""
-    store = ProfileStore()
-    found = []
-    for name in store.list():
+def seeing(models: StoredModels) -> dict[str, LLM]:
+    """Those of the stored models that see images, by their sorted names. Loads each."""
+    found = {}
+    for name in models.list():
         try:
-            if store.load(name).features.vision:
-                found.append(name)
+            llm = models.load(name)
         except (OSError, ValueError):
             continue  # whoever wants to use it is told what is wrong with it
+        if type(llm) is LLM and llm.features.vision:  # a router may choose one that does not
+            found[name] = llm
     return found
 
 
-def vision_tools(llm: LLM, taken: Collection[str]) -> dict[str, ToolDefinition]:
-    """The tool to have images looked at, for a model that does not see where one is stored that does."""
-    # First what costs least: hardly anybody has stored models, and what this one can do may have to be looked up.
-    if VisionInspectTool.tool_name in taken or not ProfileStore().list() or not is_blind(llm):
+def vision_tools(llm: LLM, taken: Collection[str], models: StoredModels) -> dict[str, ToolDefinition]:
+    """The tool to have images looked at, for a model that does not see where one of `models` does."""
+    # First what costs least: many have no stored models, and what this one can do may have to be looked up.
+    if VisionInspectTool.tool_name in taken or not models.list() or not is_blind(llm):
         return {}
-    profiles = vision_profiles()
+    profiles = list(seeing(models))
     return {tool.name: tool for tool in VisionInspectTool.create(profiles=profiles)} if profiles else {}
 
 
@@ -93,13 +93,16 @@ async def newest_images(log: EventStream, before: int) -> list[str]:
 
 
 class ImageQuestions:
-    """Has stored models look at the images of one conversation; fulfils `agent_core.tools.vision_inspect.Vision`.
+    """Has `models` look at the images of one conversation; fulfils `agent_core.tools.context.Vision`.
 
     `context` counts what that costs, `hide` gets the keys of the models.
     """
 
-    def __init__(self, log: EventStream, context: CallContext, hide: Callable[[Iterable[str]], None]) -> None:
+    def __init__(
+        self, log: EventStream, models: StoredModels, context: CallContext, hide: Callable[[Iterable[str]], None]
+    ) -> None:
         self._log = log
+        self._models = models
         self._context = context
         self._hide = hide
 
@@ -108,8 +111,7 @@ class ImageQuestions:
         if image_index >= len(images):
             there = f"there are {len(images)}, counted from 0" if images else "the user has attached none"
             raise ToolError(f"image_index is {image_index}, but there is no such image: {there}")
-        name = profile_name or next(iter(vision_profiles()), "")
-        llm = self._stored(name)
+        name, llm = self._chosen(profile_name)
         message = Message.user(f"{ORDER}\n\n{question}", image_urls=[images[image_index]])
         try:
             answer = (await llm.acompletion([message], context=self._context)).message.text.strip()
@@ -125,11 +127,14 @@ class ImageQuestions:
             return made[0].seen + 1
         return action_id if action_id >= 0 else self._log.last_id + 1
 
-    def _stored(self, name: str) -> LLM:
-        known = vision_profiles()
+    def _chosen(self, profile_name: str | None) -> tuple[str, LLM]:
+        known = seeing(self._models)
+        name = profile_name or next(iter(known), "")
         if name not in known:
             listed = ", ".join(known) or "none"
-            raise ToolError(f"profile_name is {name!r}, which is no stored model that sees images; there are: {listed}")
-        llm = ProfileStore().load(name).model_copy(update={"usage_id": f"{USAGE_PREFIX}:{name}"})
-        self._hide([] if llm.api_key is None else [llm.api_key.get_secret_value()])
-        return llm
+            raise ToolError(
+                f"profile_name is {name[:80]!r}, which is no stored model that sees images; there are: {listed}"
+            )
+        llm = known[name].model_copy(update={"usage_id": f"{USAGE_PREFIX}:{name}"})
+        self._hide(llm.secrets)
+        return name, llm

@@ -42,6 +42,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import PAGE, EventStream
 from agent_core.events.transient import StatusNotice, TextDelta, TextDiscarded
 from agent_core.llm.llm import CallContext, RetryNotice
+from agent_core.llm.registry import StoredModels
 from agent_core.llm.response import LLMResponse
 from agent_core.memory.condenser import condensed_by
 from agent_core.memory.transcript import PromptCache
@@ -65,7 +66,8 @@ _UNSAID: Final[dict[str, Any]] = {"thought": [], "reasoning_content": None, "thi
 class Step:
     """Takes the steps of one conversation's agent; at most one at a time.
 
-    `usage` is what the conversation's models cost; `loops` when an agent that repeats itself is stopped (None: never).
+    `models` are those that the agent may switch to, `usage` is what all that are asked cost; `loops` says when an agent
+    that repeats itself is stopped (None: never).
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Step:
         agent: AgentBase,
         *,
         tools: Mapping[str, ToolDefinition],
+        models: StoredModels,
         gate: ConfirmationGate,
         max_budget: float | None,
         loops: StuckDetectionThresholds | None = USUAL_THRESHOLDS,
@@ -87,11 +90,11 @@ class Step:
         self.log = BranchReader(stream, self._see, self._forget)
         self._stream = stream
         self._agent = agent
-        self._models = SwitchedModel(agent, stream.secrets.add)
+        self._models = SwitchedModel(agent, models, stream.secrets.add)
         self._tools = tools
         self._offer(dict(tools))
-        models = [*agent.get_all_llms(), agent.llm]
-        self.usage = UsageTracker(stream, models, max_budget=max_budget, context=context, payer=payer)
+        own = [*agent.get_all_llms(), agent.llm]
+        self.usage = UsageTracker(stream, own, max_budget=max_budget, context=context, payer=payer)
         self._gate = gate
         self._prompts = PromptCache(renderer(agent.llm, tools))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.events.messages import Message
@@ -119,9 +120,19 @@ class LLMRegistry:
         return len(self._models)
 
 
+class StoredModels(Protocol):
+    """Models by the names that a user, an agent or a definition may give."""
+
+    def list(self) -> list[str]:
+        """The sorted names."""
+
+    def load(self, name: str) -> LLM:
+        """A fresh model; raises `OSError` or `ValueError`, which say why there is none and which there are."""
+
+
 @spelled
 class ProfileStore:
-    """Stored models; without a directory, those in the user's home (see `ProfileFiles`)."""
+    """`StoredModels` in files; without a directory, those in the user's home (see `ProfileFiles`)."""
 
     def __init__(self, base_dir: str | os.PathLike[str] | None = None) -> None:
         self._files = ProfileFiles(base_dir)

@@ -169,7 +169,8 @@ class AgentSession:
             agent = await make_agent(settings, skill_problems.append)
             if parent is not None:
                 resources.push_async_callback(end_tools_of_child, agent, parent.shared.agent)
-            place = ToolMakerState(conversation_id, WorkspacePlace(sandbox.working_dir, settings.missing_parts))
+            workspace = WorkspacePlace(sandbox.working_dir, settings.missing_parts)
+            place = ToolMakerState(conversation_id, workspace, settings.stored_models)
             known = make_servers(settings, agent, sandbox) if servers is None else servers
             stream = await EventStream.open(conversation_id, store)
             resources.callback(stream.close)
@@ -190,6 +191,7 @@ class AgentSession:
                 stream,
                 agent,
                 tools=tool_servers.tools,
+                models=settings.stored_models,
                 gate=ConfirmationGate.for_tools(settings.policy, settings.analyzer, tool_servers.tools),
                 max_budget=settings.max_budget,
                 loops=settings.stuck_thresholds if settings.stuck_detection else None,

@@ -165,7 +165,7 @@ async def make_running_agent(
         CallServices(
             secrets=shared.secrets,
             subagents=delegation,
-            vision=ImageQuestions(stream, step.usage.context, stream.secrets.add),
+            vision=ImageQuestions(stream, settings.stored_models, step.usage.context, stream.secrets.add),
             draft_model=make_drafts(agent, step.usage, check_money),
         ),
         hooks=hooks,

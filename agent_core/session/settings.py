@@ -18,6 +18,7 @@ from agent_core.events.llm_events import ActionEvent
 from agent_core.events.messages import Frozen
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM, CallContext
+from agent_core.llm.registry import ProfileStore, StoredModels
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpRules
 from agent_core.mcp.tool import OwnTool
@@ -213,6 +214,8 @@ class SessionSettings:
         purpose_llms: models by what they are used for beside an agent's own steps, where its own is not; for an agent
             that is made here ``draft_editor`` (drafts of edits, where its options name no model), ``condenser`` and
             ``critic`` (see `given_model`), others for whoever gives them.
+        stored_models: models by name, for an agent that switches to another, has an image looked at, or asks a kind of
+            sub-agent that names one; by default those in the home of this process's user.
         missing_parts: parts that the sandbox lacks of those that tools need, each with the way to get it; those tools
             are left out.
         enable_browsing, enable_sub_agents: whether an agent that is made here may have a browser or sub-agents, where
@@ -256,6 +259,7 @@ class SessionSettings:
     client_tools: tuple[Tool, ...] = ()
     agent_llms: Mapping[str, LLM] = field(default_factory=dict)
     purpose_llms: Mapping[str, LLM] = field(default_factory=dict)
+    stored_models: StoredModels = field(default_factory=ProfileStore)
     enable_sub_agents: bool = False
     enable_browsing: bool = True
     missing_parts: Mapping[str, str] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from agent_core.events.llm_events import ActionEvent
 from agent_core.events.store import EventStore, child_id
 from agent_core.events.stream import EventStream
 from agent_core.llm.llm import LLM
-from agent_core.llm.registry import ProfileStore
+from agent_core.llm.registry import ProfileStore, StoredModels
 from agent_core.memory.condenser import Condenser
 from agent_core.memory.condensers import get_default_condenser
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
@@ -125,7 +125,7 @@ class SubagentFactory:
         if kind is None or not is_kind_usable(kind):
             known = ", ".join(usable_kinds(await self._known()))
             raise SubAgentError(f"there is no kind of sub-agent called {name[:100]!r} here; there are: {known}")
-        return make_subagent(kind, caller, order.label), kind
+        return make_subagent(kind, caller, order.label, self._shared.settings.stored_models), kind
 
     async def session(
         self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
@@ -250,13 +250,15 @@ DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to
 """The tools that make sub-agents; any but the main agent gets them only by name."""
 
 
-def make_subagent(kind: AgentKind, caller: AgentBase, label: str) -> AgentBase:
+def make_subagent(kind: AgentKind, caller: AgentBase, label: str, models: StoredModels) -> AgentBase:
     """A fresh agent of this kind for a sub-conversation of `caller`; its model is counted under `label`.
+
+    A model that the kind names is one of `models`; where those are files, of the folder that it names, if any.
 
     Raises `SubAgentError` where its profile, its condenser or a tool is not there.
     """
     definition = kind.definition
-    llm = _llm(definition, caller.llm).model_copy(update={"usage_id": label})
+    llm = _llm(definition, caller.llm, models).model_copy(update={"usage_id": label})
     llm.reset_metrics()
     try:
         if kind.make is not None:
@@ -290,7 +292,7 @@ def make_agent_of_class(name: str, llm: LLM, label: str) -> AgentBase | None:
     return agent if has_usable_tools(agent.tools) else None
 
 
-def _llm(definition: AgentDefinition, inherited: LLM) -> LLM:
+def _llm(definition: AgentDefinition, inherited: LLM, models: StoredModels) -> LLM:
     if definition.model == INHERIT:
         return inherited
     if definition.level == "project":
@@ -298,8 +300,10 @@ def _llm(definition: AgentDefinition, inherited: LLM) -> LLM:
         logger.warning("the sub-agent %r of the project uses the asking agent's model", definition.name)
         return inherited
     try:
-        return ProfileStore(definition.profile_store_dir).load(definition.model)
-    except (FileNotFoundError, ValueError) as error:
+        if definition.profile_store_dir is not None and isinstance(models, ProfileStore):
+            models = ProfileStore(definition.profile_store_dir)
+        return models.load(definition.model)
+    except (OSError, ValueError) as error:
         raise SubAgentError(f"the sub-agent {definition.name!r} has no model: {error}") from error
 
 

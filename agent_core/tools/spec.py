@@ -97,7 +97,11 @@ class WorkspacePlace:
 
 @dataclass(frozen=True, slots=True)
 class ToolMakerState:
-    """What a tool's factory is told about the conversation (its `conv_state`)."""
+    """What a tool's factory is told about the conversation (its `conv_state`).
+
+    `models` are its stored models (`agent_core.llm.registry.StoredModels`); None stands for those in the user's home.
+    """
 
     id: str
     workspace: WorkspacePlace
+    models: Any = None

@@ -82,6 +82,10 @@ before the `/`), else with the provider's usual variable of the environment. `fa
 profiles that are no routers; a router of your own is named by its `router_name`. A name or a value that cannot be is
 refused at the start. Users may have profiles of their own, and choose among all
 ([protocol.md](protocol.md#named-models)).
+
+Agents name profiles as well, of those that their user can name: the tool `switch_llm` hands the conversation over to
+one, an agent whose model sees no images has `inspect_image_with_vision` where a profile does, and a kind of sub-agent
+has the one of its `model`. Files in the home of the server's host (`~/.drydock/profiles`) are for programs only.
 """
 
 _GROUPS = (

@@ -558,6 +558,7 @@ def session_settings(
         llm=llm,
         agent_llms=models.get_agent_to_llm_config_map(),
         purpose_llms=purposes,
+        stored_models=models,
         condenser=get_default_condenser(summing, merged.condenser_max_size) if condenses else None,  # no script sums up
         agent_class=agent_class,
         max_iterations=merged.max_iterations,

@@ -39,7 +39,7 @@ _AWS: Final = ("aws_access_key_id", "aws_profile_name")
 
 
 class ConversationModels:
-    """The models of a user's conversations; `chosen` is the profile that one of them names.
+    """The models of a user's conversations, and their `StoredModels`; `chosen` is the profile that one of them names.
 
     Names that a user gives mean their own profiles before the server's; names in the server's settings only those. A
     name that nothing has any more is a model whose every call fails and says so.
@@ -95,6 +95,13 @@ class ConversationModels:
         """The model of the profile that the user means by this name."""
         return self._named(name, of_user=True)
 
+    def load(self, name: str) -> LLM:
+        """The same, for agents that name one; `ValueError` says why nothing can be done with it."""
+        llm = self.llm(name)
+        if (problem := problem_of(llm)) is not None:
+            raise ValueError(problem)
+        return llm
+
     def problem_of(self, name: str) -> str | None:
         """Why nothing can be done with the profile of this name; None where it can be used, as far as one can see."""
         return problem_of(self.llm(name))
@@ -103,6 +110,10 @@ class ConversationModels:
     def server_secrets(self) -> list[str]:
         """Every secret in the server's profiles, for masking."""
         return [secret for one in self._server.llm_profiles.values() for secret in one.secrets]
+
+    def list(self) -> list[str]:
+        """The sorted names that the user can give."""
+        return sorted(self.profiles)
 
     def _name_for(self, agent: str) -> tuple[str | None, bool]:
         """The profile's name, and whether it is the user who named it."""
@@ -232,6 +243,7 @@ class _Refusing:
 
 def unusable_model(name: str, problem: str) -> LLM:
     """A model in the place of a profile that cannot be used: a conversation with it opens, and says why."""
+    name = name[:80]
     what = f"model profile {name!r}" if name else "model"
     return LLM(model=f"profile/{name}").using(_Refusing(f"The {what} cannot be used: {problem}"))
 

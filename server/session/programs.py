@@ -113,7 +113,7 @@ class ProgramSettings(BaseModel):
         """
         agent: AgentBase = self.agent.model_copy()
         try:
-            agent.initialize(ToolMakerState(conversation_id, WorkspacePlace(working_dir)))
+            agent.initialize(ToolMakerState(conversation_id, WorkspacePlace(working_dir), NoModels()))
         except KeyError as error:
             raise ValueError(f"agent.tools: {error.args[0]}") from None
         except (TypeError, ValueError) as error:
@@ -225,6 +225,19 @@ def _purpose(conversation_id: str) -> str:
     return f"conversation/{PROGRAM}/{conversation_id}"
 
 
+class NoModels:
+    """The `StoredModels` of a program's conversation: none, since neither this host's nor its user's are meant."""
+
+    def list(self) -> list[str]:
+        return []
+
+    def load(self, name: str) -> LLM:
+        """There is none: always `ValueError`."""
+        raise ValueError(
+            f"there is no stored model {name[:80]!r}: on a server a program's agent has its own models only"
+        )
+
+
 def run_by_program(
     settings: SessionSettings,
     program: ProgramSettings,
@@ -261,6 +274,7 @@ def run_by_program(
         secrets=(*settings.secrets, *program.hidden),
         agent_definitions=tuple(program.agent_definitions),
         purpose_llms={},
+        stored_models=NoModels(),
         mcp_rules=rules,
         own_tools=(),
         sandbox_remarks="",

@@ -18,6 +18,7 @@ from tests.unit.controller.test_answers import until
 from tests.unit.controller.test_confirmation_flow import FINISHED, calls
 
 KEY = "key-of-the-strong-one"
+HEADER = "header-of-the-strong-one"
 
 
 @pytest.fixture
@@ -25,7 +26,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     monkeypatch.setenv("DRYDOCK_HOME", str(tmp_path))
     stage = Stage()
     fields: dict[str, Any] = {"native_tool_calling": True, "num_retries": 1}
-    strong = LLM(model="openai/strong", api_key=SecretStr(KEY), usage_id="strong", **fields)
+    headers = {"X-Api-Key": HEADER}
+    strong = LLM(model="openai/strong", api_key=SecretStr(KEY), extra_headers=headers, usage_id="strong", **fields)
     ProfileStore().save("strong", strong, include_secrets=True)
     monkeypatch.setattr("agent_core.llm.llm.transport_of", lambda model, record_to: stage.model)
     weak = LLM(model="openai/weak", **fields)
@@ -44,11 +46,12 @@ def models(stage: Stage) -> list[str]:
 async def test_the_model_that_was_switched_to_goes_on_also_after_a_crash(stage: Stage) -> None:
     await stage.begin()
     await stage.say()
-    await until(stage, FINISHED, [switch("strong"), calls(f"echo {KEY}"), REPLIES["finish"]])
+    await until(stage, FINISHED, [switch("strong"), calls(f"echo {KEY} {HEADER}"), REPLIES["finish"]])
     assert models(stage) == ["openai/weak", "openai/strong", "openai/strong"]
     assert "From the next step on openai/strong works." in str(stage.model.prompts[1])
     log = "".join([event.model_dump_json() for event in await stage.log()])
     assert KEY not in log
+    assert HEADER not in log
     await stage.crash()
     await stage.begin()
     await stage.say()

@@ -63,7 +63,8 @@ ASKING = Agent(
 
 
 def made(text: str, asking: Agent = ASKING, level: AgentLevel = "user") -> Agent:
-    agent = make_subagent(AgentKind(agent_from_text("/home/kind.md", text, level)), asking, "task:1")
+    kind = AgentKind(agent_from_text("/home/kind.md", text, level))
+    agent = make_subagent(kind, asking, "task:1", ProfileStore("/nonesuch"))
     assert isinstance(agent, Agent)
     return agent
 
