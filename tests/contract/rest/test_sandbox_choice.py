@@ -160,7 +160,8 @@ async def test_a_conversation_keeps_its_choice_over_a_restart_a_fork_and_another
         await server.until_running(chosen)
         response = await server.post(f"/api/conversations/{chosen}/fork", json={"copy_files": False})
         forked = response.json()["conversation_id"]
-    async with make_server(provider(), sandbox_image="own:2", sandbox_memory_mb=256) as server:
+    other = {**IMAGES, "sandbox_image": "own:2"}
+    async with make_server(provider(), **other, sandbox_memory_mb=256) as server:
         for conversation_id in (chosen, usual, forked):
             response = await server.post(f"/api/conversations/{conversation_id}/start", json={})
             assert response.status_code == 200, response.text
@@ -168,6 +169,11 @@ async def test_a_conversation_keeps_its_choice_over_a_restart_a_fork_and_another
             spec = await spec_of(server, conversation_id)
             assert (spec.image, spec.limits.memory) == (image, memory * 1024**2)
         assert (await spec_of(server, await server.create())).image == "own:2"
+    async with make_server(provider(), sandbox_image="own:2") as server:  # which lets nobody choose an image any more
+        for conversation_id, image in ((chosen, "own:2"), (usual, "own:1"), (forked, "own:2")):
+            response = await server.post(f"/api/conversations/{conversation_id}/start", json={})
+            assert response.status_code == 200, response.text
+            assert (await spec_of(server, conversation_id)).image == image
 
 
 async def test_two_that_begin_at_once_get_what_each_has_chosen(make_server: MakeServer) -> None:
