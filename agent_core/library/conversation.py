@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
@@ -29,6 +30,7 @@ from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.conversation_state import ConversationState
 from agent_core.library.direct_calls import call_tool, rerun, run_command, tool_named
 from agent_core.library.mcp_sign_in import user_sign_ins
+from agent_core.library.open_session import SandboxUse
 from agent_core.library.remote.program import check_for_server
 from agent_core.library.remote.run import RemoteRun
 from agent_core.library.run_loop import RunLoop
@@ -154,14 +156,15 @@ class Conversation:
             self._work = RemoteRun(self.id, agent=own, settings=settings, workspace=self.workspace, callbacks=told)
         else:
             folder = None if data_folder is None else FolderEventStore(data_folder)
+            data_dir = "" if folder is None else str(folder.folder_of(self.id))
             self._work = RunLoop(
                 self.id,
                 store=folder or InMemoryEventStore(),
-                data_dir="" if folder is None else str(folder.folder_of(self.id)),
+                data_dir=data_dir,
                 persistence_dir=data_folder,
                 agent=own,
                 settings=settings,
-                workspace=self.workspace,
+                sandbox=SandboxUse(partial(self.workspace.opened_for, self.id, data_dir)),
                 callbacks=told,
             )
         self._is_deleted_on_close = delete_on_close

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -18,7 +17,7 @@ from agent_core.events.branches import Rewind
 from agent_core.events.transient import Transient
 from agent_core.library.callbacks import Callbacks
 from agent_core.library.conversation_log import ConversationLog, StatusFold
-from agent_core.library.workspace import OpenWorkspace, Workspace
+from agent_core.library.workspace import OpenWorkspace
 from agent_core.llm.transport import client
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpServers
@@ -103,9 +102,6 @@ class OpenSession:
     def use_agent(self, agent: AgentBase) -> None:
         self.agent = agent
         self.settings = replace(self.settings, agent=agent)
-
-    def use_sandbox(self, sandbox: SandboxUse) -> None:
-        self._sandbox = sandbox
 
     async def set_analyzer(self, analyzer: SecurityAnalyzer | None) -> None:
         async with self._changing:
@@ -276,29 +272,27 @@ class SandboxUse:
     """The conversation's sandbox, opened when it is first needed; something uses it within its `turn`.
 
     A connection takes the sandbox away from the one before. So there is one for each run, and between the runs one for
-    each call, or one that was lent for longer: single calls share that, and a run that begins gets it back.
+    each call, or one that was lent for longer: single calls share that, and a run that begins gets it back. `opening`
+    gives the sandbox, and `at_exit` is what the program's end does where nobody has closed it.
     """
 
-    def __init__(self, conversation_id: str, workspace: Workspace, *, data_dir: str, at_exit: Closer) -> None:
+    def __init__(self, opening: Callable[[], Awaitable[OpenWorkspace]]) -> None:
         self._turn = asyncio.Lock()
         self._shared_connection: SandboxConnection | None = None
         self._sharing = 0
         self._shared = asyncio.Condition()
         self._lending = asyncio.Lock()
         self._giving_back: asyncio.Task[None] | None = None
-        self._conversation_id = conversation_id
-        self._workspace = workspace
-        self._data_dir = data_dir
-        self._at_exit = at_exit
+        self._open = opening
+        self.at_exit: Closer = self.close
         self._opening = asyncio.Lock()
         self._opened: OpenWorkspace | None = None
 
     async def connection(self) -> SandboxConnection:
         async with self._opening:
             if self._opened is None:
-                instance = self._data_dir or uuid4().hex
-                self._opened = await self._workspace.open(self._conversation_id, instance, self._data_dir)
-                library_loop().close_at_exit(self._at_exit)
+                self._opened = await self._open()
+                library_loop().close_at_exit(self.at_exit)
                 library_loop().close_at_exit(client.aclose)
             return SandboxConnection(self._opened.sandbox)
 
@@ -365,7 +359,7 @@ class SandboxUse:
         self._ask_back()
         if self._giving_back is not None:
             await asyncio.wait([self._giving_back])
-        library_loop().forget(self._at_exit)
+        library_loop().forget(self.at_exit)
         if self._opened is not None:
             await self._opened.close()
 

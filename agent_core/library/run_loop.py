@@ -27,7 +27,6 @@ from agent_core.events.store import EventStore, InMemoryEventStore
 from agent_core.library.callbacks import Callback, Callbacks
 from agent_core.library.conversation_log import ConversationLog, ExecutionStatus
 from agent_core.library.open_session import END_SECONDS, OpenSession, SandboxUse
-from agent_core.library.workspace import Workspace
 from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.runtime.snapshots import packed, unpack
@@ -56,7 +55,7 @@ class RunLoop:
         persistence_dir: str | None,
         agent: AgentBase,
         settings: SessionSettings,
-        workspace: Workspace,
+        sandbox: SandboxUse,
         callbacks: Callbacks,
     ) -> None:
         self.conversation_id = conversation_id
@@ -67,7 +66,8 @@ class RunLoop:
         """What factories of tools are given; the conversation sets it."""
         self.is_closed = False
         self._persistence_dir = persistence_dir
-        self.sandbox = SandboxUse(conversation_id, workspace, data_dir=data_dir, at_exit=self.close)
+        self.sandbox = sandbox
+        sandbox.at_exit = self.close
         self._tells_end = False
         self.sessions = OpenSession(
             self.log, self.sandbox, callbacks, agent=agent, settings=settings, data_dir=data_dir

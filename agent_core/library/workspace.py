@@ -7,6 +7,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from uuid import uuid4
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.images import BROWSER_IMAGE, DEFAULT_IMAGE
@@ -61,14 +62,22 @@ class Workspace(ABC):
         """The parts it lacks of those that tools need (`ToolDefinition.needs`), each with the way to get it."""
         return {}
 
+
+class SandboxWorkspace(Workspace):
+    """A place whose sandbox the program has for itself."""
+
     @abstractmethod
     async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
         """The sandbox for it, which may keep things in `data_dir`; raises `SandboxError`, or `ValueError`."""
 
+    async def opened_for(self, conversation_id: str, data_dir: str) -> OpenWorkspace:
+        """`open` for an instance that `data_dir` stands for, or, where it is empty, for one of its own."""
+        return await self.open(conversation_id, data_dir or uuid4().hex, data_dir)
+
 
 @spelled
 @dataclass(frozen=True, init=False)
-class LocalWorkspace(Workspace):
+class LocalWorkspace(SandboxWorkspace):
     """A folder of this host, made where it is missing; commands see it under its own path and nothing beside it.
 
     `confined` False runs commands as this user with all that it may do: only by explicit wish. `network` is ``none``,
@@ -124,7 +133,7 @@ class LocalWorkspace(Workspace):
 
 @spelled
 @dataclass(frozen=True)
-class DockerWorkspace(Workspace):
+class DockerWorkspace(SandboxWorkspace):
     """A container of its own, with a workspace that ends with the conversation.
 
     `image` has Python 3.8 or newer; `network` is a `NetworkWish`; `host` is the engine's address, None the usual one.
@@ -187,12 +196,9 @@ class RemoteWorkspace(Workspace):
     def working_dir(self) -> str:
         return WORKSPACE
 
-    async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:
-        raise NotImplementedError("a server makes its sandboxes itself: give the workspace to a Conversation")
-
 
 @dataclass(frozen=True)
-class ExistingSandbox(Workspace):
+class ExistingSandbox(SandboxWorkspace):
     """A sandbox that its caller made and will end."""
 
     sandbox: Sandbox
@@ -205,15 +211,15 @@ class ExistingSandbox(Workspace):
         return OpenWorkspace(self.sandbox)
 
 
-def workspace_of(source: str | Path | Workspace | Sandbox) -> Workspace:
+def workspace_of(source: str | Path | Workspace | Sandbox) -> SandboxWorkspace | RemoteWorkspace:
     """The workspace for a path, the address of a server (key: ``DRYDOCK_API_KEY``) or a sandbox; else `TypeError`."""
-    if isinstance(source, Workspace):
+    if isinstance(source, SandboxWorkspace | RemoteWorkspace):
         return source
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         return RemoteWorkspace(source, os.environ.get("DRYDOCK_API_KEY"))
     if isinstance(source, str | Path):
         return LocalWorkspace(source)
-    if not hasattr(source, "working_dir"):
+    if isinstance(source, Workspace) or not hasattr(source, "working_dir"):
         kind = type(source).__name__
         raise TypeError(f"workspace is a {kind}: give the path of a folder, a workspace or a sandbox")
     return ExistingSandbox(source)

@@ -90,6 +90,9 @@ class RemoteRun(RunLoop):
         callbacks: Callbacks,
     ) -> None:
         self._mirror = MirroredLog(self._ready)
+        self._workspace = workspace
+        self._client = DrydockClient(workspace.url, workspace.api_key, timeout=workspace.timeout)
+        self._sandbox = RemoteSandbox(conversation_id, self._client.programs, self._call)
         super().__init__(
             conversation_id,
             store=self._mirror,
@@ -97,15 +100,9 @@ class RemoteRun(RunLoop):
             persistence_dir=None,
             agent=agent,
             settings=settings,
-            workspace=workspace,
+            sandbox=RemoteSandboxUse(self._found_sandbox),
             callbacks=callbacks,
         )
-        self._workspace = workspace
-        self._client = DrydockClient(workspace.url, workspace.api_key, timeout=workspace.timeout)
-        self._sandbox = RemoteSandbox(conversation_id, self._client.programs, self._call)
-        use = self.sandbox = RemoteSandboxUse(conversation_id, workspace, data_dir="", at_exit=self.close)
-        use.find = self._found_sandbox
-        self.sessions.use_sandbox(use)
         self._program: ProgramData | None = None
         self._opening = asyncio.Lock()
         self._is_open = False

@@ -76,14 +76,20 @@ def _fail(failure: Mapping[str, Any]) -> NoReturn:
     raise SandboxError(message, code=code or "sandbox")
 
 
+async def _opened_elsewhere() -> NoReturn:
+    raise SandboxError(NO_TUNNELS, code="not_here")
+
+
 class RemoteSandboxUse(SandboxUse):
     """The sandbox of the server's conversation: many may use it at once, and nothing of it is opened or closed here."""
 
-    find: Callable[[], Awaitable[RemoteSandbox]]
+    def __init__(self, find: Callable[[], Awaitable[RemoteSandbox]]) -> None:
+        super().__init__(_opened_elsewhere)
+        self._find = find
 
     @contextlib.asynccontextmanager
     async def for_one_call(self) -> AsyncIterator[Any]:
-        yield await self.find()
+        yield await self._find()
 
     async def lend(self) -> SandboxConnection:
         raise SandboxError(NO_TUNNELS, code="not_here")

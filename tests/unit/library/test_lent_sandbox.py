@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from agent_core.library.open_session import SandboxUse
 from agent_core.library.workspace import ExistingSandbox
@@ -16,7 +17,7 @@ class Place:
     def __init__(self) -> None:
         spec = SandboxSpec("c", "tests", "none", "/nowhere")
         self.sandbox = FakeSandbox(spec, {}, FakeBehaviour(start_seconds=0.05))
-        self.use = SandboxUse("c", ExistingSandbox(self.sandbox), data_dir="", at_exit=self.end)
+        self.use = SandboxUse(partial(ExistingSandbox(self.sandbox).opened_for, "c", ""))
 
     async def end(self) -> None:
         await self.use.close()

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from agent_core import Agent, DockerWorkspace, LocalWorkspace, Tool
-from agent_core.library.workspace import Workspace
+from agent_core.library.workspace import ExistingSandbox, SandboxWorkspace, Workspace
 from agent_core.tools import get_default_tools, registry
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
-from tests.unit.library.playing import DONE, Script, conversation, model
+from tests.unit.library.playing import DONE, Sandbox, Script, conversation, model
 
 
-class FakeWorkspace(Workspace):
+class FakeWorkspace(SandboxWorkspace):
     """Lacks a browser, and runs in the sandbox of the tests."""
 
     working_dir = "/workspace"
     missing_parts = {"browser": "buy one"}  # noqa: RUF012 - it is never changed
 
     def __init__(self) -> None:
-        self._inner = conversation(Agent(llm=model(Script()))).workspace
+        self._inner = ExistingSandbox(Sandbox())
 
     async def open(self, conversation_id: str, instance_id: str, data_dir: str):  # type: ignore[no-untyped-def] # as its inner one
         return await self._inner.open(conversation_id, instance_id, data_dir)
