@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -132,3 +133,21 @@ def from_json(value: object) -> object:
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 FromTable = BeforeValidator(lambda value: from_json(value) or {})
+
+
+def none_if_blank(value: object) -> object:
+    """An empty environment variable says nothing; a validator."""
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _base_url(value: str | None) -> str | None:
+    return whole_address(value, WEB, "http://127.0.0.1:11434/v1") if value is not None else None
+
+
+OptionalText = Annotated[str | None, BeforeValidator(none_if_blank)]
+OptionalName = Annotated[TrimmedText | None, BeforeValidator(none_if_blank)]
+BaseUrl = Annotated[TrimmedText, AfterValidator(_base_url)]
+OptionalBaseUrl = Annotated[OptionalName, AfterValidator(_base_url)]
+FolderPath = Annotated[Path, AfterValidator(Path.expanduser)]
+OptionalFolder = Annotated[FolderPath | None, BeforeValidator(none_if_blank)]
+OptionalSecret = Annotated[SecretStr | None, BeforeValidator(none_if_blank)]
