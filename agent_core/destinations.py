@@ -96,6 +96,16 @@ class Destinations:
         return bool({"*", name.lower()} & self._hosts) or is_public(address) or (self._loopback and is_loopback)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether this name or address, of a URL or to bind to, says by itself that it is of this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
 def is_public(address: IpAddress) -> bool:
     """Whether everybody can reach it. What stands for an IPv4 address, and ends up there, is what that is."""
     if any(address in network for network in _SPECIAL):

@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agent_core.destinations import Destinations
+from agent_core.destinations import Destinations, is_loopback
 from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
 from agent_core.llm.transport.client import aclose as close_model_clients
@@ -20,7 +20,7 @@ from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.runtime.selection import choose_provider
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator, PageSessions, resolve_token
-from server.auth.origin import OriginPolicy, check_bind, is_loopback
+from server.auth.origin import OriginPolicy, check_bind
 from server.auth.preview_addresses import PreviewAddresses
 from server.conversation_manager.conversation_manager import ManagerParts
 from server.db.database import OwnStores, open_database

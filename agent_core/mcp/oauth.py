@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-import ipaddress
 import json
 import re
 import secrets
@@ -21,7 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import SecretStr, ValidationError
 
-from agent_core.destinations import DestinationError, Destinations, DirectClient
+from agent_core.destinations import DestinationError, Destinations, DirectClient, is_loopback
 from agent_core.mcp.client import load
 from agent_core.mcp.config import McpAuth
 from agent_core.mcp.grants import (
@@ -79,7 +78,7 @@ class OAuthClient:
         self._server = canonical(server)
         self._own = urlsplit(self._server)
         own_host = self._own.hostname or ""
-        self._destinations = Destinations(hosts={*hosts, own_host}, loopback=loopback or is_this_machine(own_host))
+        self._destinations = Destinations(hosts={*hosts, own_host}, loopback=loopback or is_loopback(own_host))
         self._client = DirectClient(self._destinations, limit_seconds)
         self._limit_seconds = limit_seconds
         self._now = now
@@ -410,7 +409,7 @@ class OAuthClient:
         is_own = (parts.scheme, host) == (self._own.scheme, self._own.hostname)
         if parts.scheme not in ("https", "http") or has_user or not host:
             raise SignInError(f"it names an address that is not taken: {shown(url)}")
-        if parts.scheme == "http" and not is_own and not is_this_machine(host):
+        if parts.scheme == "http" and not is_own and not is_loopback(host):
             raise SignInError(f"{shown(url)} is not encrypted; a sign-in goes over https only")
         try:
             await self._destinations.find(url)
@@ -429,7 +428,7 @@ async def _whole(url: str, pieces: AsyncIterator[bytes]) -> bytes:
 
 def client_document(redirect_uri: str) -> dict[str, Any]:
     """What this client says of itself (RFC 7591), without its id."""
-    is_here = is_this_machine(urlsplit(redirect_uri).hostname or "")
+    is_here = is_loopback(urlsplit(redirect_uri).hostname or "")
     return {
         "client_name": "Drydock",
         "redirect_uris": [redirect_uri],
@@ -437,16 +436,6 @@ def client_document(redirect_uri: str) -> dict[str, Any]:
         "response_types": ["code"],
         "application_type": "native" if is_here else "web",
     }
-
-
-def is_this_machine(host: str) -> bool:
-    """Whether a name or address in a URL says by itself that it is of this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _scope(

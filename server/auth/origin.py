@@ -6,6 +6,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+from agent_core.destinations import is_loopback
 from server.auth.preview_addresses import NO_PREVIEWS, PreviewAddresses
 from server.errors import ConfigurationError
 from server.settings.settings import Settings
@@ -13,16 +14,6 @@ from server.settings.settings import Settings
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _MAX_SHOWN = 200
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_.-]+))(?::(?P<port>\d{1,5}))?", re.ASCII)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this bind address is reachable from this machine only."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def check_bind(settings: Settings, token: str | None) -> None:

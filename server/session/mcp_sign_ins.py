@@ -13,13 +13,12 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, ConfigDict
 
-from agent_core.destinations import DestinationError, Destinations
+from agent_core.destinations import DestinationError, Destinations, is_loopback
 from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.grants import PendingSignIn, ServerSignIn, sign_in_id
-from agent_core.mcp.oauth import SignInError, is_this_machine
+from agent_core.mcp.oauth import SignInError
 from agent_core.mcp.sign_in import SignIns
-from server.auth.origin import is_loopback
 from server.db.database import Database
 from server.settings.mcp_config import McpConfig, agent_servers, read_config
 from server.settings.settings import Settings
@@ -113,7 +112,7 @@ class McpSignIns:
         if server is None:
             raise SignInUnknownError("there is no such MCP server among yours; see GET /api/mcp-sign-ins")
         parts = urlsplit(base)
-        if parts.scheme != "https" and not is_this_machine(parts.hostname or ""):
+        if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
             raise SignInError(f"it does not lead back to {base}, which is not encrypted; open this page over https")
         pending = await self.of(user_id).begin(
             server, redirect_uri=base + CALLBACK, document_url=await self._document_url(base)

@@ -14,8 +14,8 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, unless_gone
 from agent_core.runtime.docker.images import ensure_image
 from agent_core.runtime.docker.networks import DockerNetworks
+from agent_core.runtime.docker.objects import confinement
 from agent_core.runtime.sandbox import LABEL_INSTANCE, LABEL_ROLE, Progress, SandboxSpec
-from agent_core.runtime.seccomp import seccomp_profile
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,6 @@ class DerivedImages:
 def derive_config(spec: SandboxSpec, base: str, network: str) -> dict[str, Any]:
     """The container in which the commands run: root, but with no right beyond its own files."""
     assert spec.extra_deps is not None  # noqa: S101 - who asks has some
-    limits = spec.limits
     return {
         "Image": base,
         "User": "0:0",
@@ -133,18 +132,8 @@ def derive_config(spec: SandboxSpec, base: str, network: str) -> dict[str, Any]:
         "Labels": {LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: _ROLE},
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
-            "CapDrop": ["ALL"],
+            **confinement(network, spec.limits),
             "CapAdd": list(_RIGHTS),
-            "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
-            "Init": True,
-            "IpcMode": "private",
-            "NetworkMode": network,
-            "Memory": limits.memory,
-            "MemorySwap": limits.memory,
-            "NanoCpus": int(limits.cpus * 1e9),
-            "PidsLimit": limits.processes,
-            "OomScoreAdj": 500,
-            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
             "RestartPolicy": {"Name": "no"},
         },
     }

@@ -24,6 +24,7 @@ from agent_core.runtime.sandbox import (
     SOCKET,
     WORKSPACE,
     DiskUsage,
+    SandboxLimits,
     SandboxSpec,
     instance_name,
 )
@@ -45,6 +46,23 @@ special = lambda folder, names: [
 ]
 shutil.copytree("/from", "{WORKSPACE}", symlinks=True, ignore=special, dirs_exist_ok=True)
 """
+
+
+def confinement(network: str, limits: SandboxLimits) -> dict[str, Any]:
+    """The part of a ``HostConfig`` that holds whatever runs in a container of ours: no rights, and bounds on all."""
+    return {
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
+        "Init": True,
+        "IpcMode": "private",
+        "NetworkMode": network,
+        "Memory": limits.memory,
+        "MemorySwap": limits.memory,
+        "NanoCpus": int(limits.cpus * 1e9),
+        "PidsLimit": limits.processes,
+        "OomScoreAdj": 500,
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
+    }
 
 
 def sandbox_config(spec: SandboxSpec, volume: str, network: str, creation: str, quota: Quota) -> dict[str, Any]:
@@ -71,23 +89,13 @@ def sandbox_config(spec: SandboxSpec, volume: str, network: str, creation: str, 
         "AttachStdout": False,
         "AttachStderr": False,
         "HostConfig": {
-            "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges", f"seccomp={seccomp_profile()}"],
+            **confinement(network, limits),
             "Privileged": False,
-            "Init": True,
-            "IpcMode": "private",
-            "NetworkMode": network,
-            "Memory": limits.memory,
-            "MemorySwap": limits.memory,
-            "NanoCpus": int(limits.cpus * 1e9),
-            "PidsLimit": limits.processes,
-            "OomScoreAdj": 500,
             "Ulimits": [
                 {"Name": "core", "Soft": 0, "Hard": 0},
                 # One file alone cannot be more, whoever looks or does not.
                 *([{"Name": "fsize", "Soft": limits.disk, "Hard": limits.disk}] if limits.disk else []),
             ],
-            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "1"}},
             "ReadonlyRootfs": limits.read_only,
             "Tmpfs": {
                 **dict.fromkeys(_TEMPORARY, f"rw,exec,nosuid,nodev,mode=1777,size={limits.tmp_size}{entries}"),

@@ -20,15 +20,16 @@ pytestmark = pytest.mark.docker
 
 
 @pytest.fixture(autouse=True)
-def _nothing_stays(engine: Any) -> Iterator[None]:
-    before = images(engine)
+def _nothing_stays(docker_kit: SandboxKit, engine: Any) -> Iterator[None]:
     yield
-    for name in images(engine) - before:
+    for name in images(engine, docker_kit):
         engine.remove_image(name, force=True)
 
 
-def images(engine: Any) -> set[str]:
-    return {tag for one in engine.images(DERIVED_IMAGES) for tag in one["RepoTags"] or ()}
+def images(engine: Any, kit: SandboxKit) -> set[str]:
+    """Those of the test's own instance: other tests make some at the same time."""
+    own = {"label": f"drydock.instance={kit.instance}"}
+    return {tag for one in engine.images(DERIVED_IMAGES, filters=own) for tag in one["RepoTags"] or ()}
 
 
 def helpers(engine: Any, kit: SandboxKit) -> list[str]:
@@ -45,7 +46,6 @@ def commands(text: str = "", limit: float = 60.0) -> ExtraDeps:
 async def test_what_is_installed_is_there_in_every_sandbox_that_wants_it_and_made_once(
     docker_kit: SandboxKit, engine: Any
 ) -> None:
-    before = images(engine)
     wanted = commands("chown 12:34 /opt/own; echo working on it; sleep 1.5")
     first, second = (docker_kit.connect(name, extra_deps=wanted) for name in ("first", "second"))
     await asyncio.gather(first.start(), second.start())
@@ -54,7 +54,7 @@ async def test_what_is_installed_is_there_in_every_sandbox_that_wants_it_and_mad
     assert await output(first, "touch /usr/local/bin/x 2>&1; echo $?") == (
         "touch: cannot touch '/usr/local/bin/x': Read-only file system\n1"
     )
-    assert len(images(engine) - before) == 1
+    assert len(images(engine, docker_kit)) == 1
     assert helpers(engine, docker_kit) == []
     assert "STATUS$BUILDING_RUNTIME" in docker_kit.statuses("second")
     plain = docker_kit.connect("plain")
@@ -74,14 +74,13 @@ async def test_what_is_installed_is_there_in_every_sandbox_that_wants_it_and_mad
 async def test_commands_that_fail_or_take_too_much_are_told_with_their_last_words_and_leave_nothing(
     docker_kit: SandboxKit, engine: Any, text: str, limit: float, words: tuple[str, ...]
 ) -> None:
-    before = images(engine)
     limits = replace(LIMITS, disk=100 * 1024**2)
     with pytest.raises(SandboxError) as caught:
         await docker_kit.connect("failing", extra_deps=commands(text, limit), limits=limits).start()
     assert caught.value.code == "deps_failed"
     for word in (*words, "runtime_extra_deps"):
         assert word in str(caught.value)
-    assert images(engine) == before
+    assert images(engine, docker_kit) == set()
     assert helpers(engine, docker_kit) == []
     filters = {"label": f"drydock.instance={docker_kit.instance}"}
     assert engine.containers(all=True, filters=filters) == []

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.auth.origin import OriginPolicy, check_bind, is_loopback
+from agent_core.destinations import is_loopback
+from server.auth.origin import OriginPolicy, check_bind
 from server.errors import ConfigurationError
 from server.settings.settings import Settings
 
