@@ -66,6 +66,11 @@ def test_every_block_has_a_language_that_something_here_executes() -> None:
     assert not [block.name for block in BLOCKS if block.language not in known and block.page.name not in DRAWN]
 
 
+PRINTED = {
+    "client": ["$ python3 -m unittest", "def to_roman", "Ran 3 tests", "Let me look at the code", "max_iterations "]
+}
+"""What programs of a page print, among other things, in this order."""
+
 PROGRAM = """
 import re, sys, traceback
 namespace = {"__name__": "__main__"}
@@ -121,6 +126,7 @@ def test_the_programs_of_a_page_run_one_after_another(
     )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     assert done.stdout.rstrip().endswith("all done"), done.stdout[-2000:]
+    assert re.search(".*".join(map(re.escape, PRINTED.get(page.stem, []))), done.stdout, re.DOTALL), done.stdout
     assert "Traceback" not in done.stderr, done.stderr[-4000:]
 
 

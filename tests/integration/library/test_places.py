@@ -36,6 +36,7 @@ from agent_core import (
 from agent_core.errors import NoSuchEventError, SandboxError
 from agent_core.library.workspace import Workspace
 from agent_core.testing.model_turns import call, finish, say
+from agent_core.tools import registry
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
 from drydock_client import NotFoundError, SyncDrydockClient, UnreachableError
@@ -270,10 +271,11 @@ class CountTool(ToolDefinition[CountAction, CountObservation]):
         return CountExecutor()
 
 
-register_tool("CountTool", CountTool)
-
-
-def test_a_program_s_own_tool_is_called_in_the_program(start_model: StartModel, place: MakePlace) -> None:
+def test_a_program_s_own_tool_is_called_in_the_program(
+    start_model: StartModel, place: MakePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_registered", dict(registry.registered_tools()))
+    register_tool("CountTool", CountTool)
     server = start_model([call("count", {"letter": "aaa"}), finish("Three.")])
     agent = Agent(llm=model(server), tools=[Tool(name="CountTool")])
     with Conversation(agent, place(), visualizer=None) as conversation:

@@ -1,11 +1,9 @@
-"""The Python client against a real server: a whole life, a killed server, approval, threads, and its page."""
+"""The Python client against a real server: a whole life, a killed server, approval, and threads."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
-import re
 import socket
 import threading
 import zipfile
@@ -30,13 +28,11 @@ from drydock_client import (
     UnreachableError,
 )
 from tests.integration.server.conftest import MakeProcess, ServerProcess, stored_events
-from tests.integration.server.forks import ROOT
 
 pytestmark = [pytest.mark.bubblewrap, pytest.mark.timeout(240)]
 
 LIMIT = 60.0
 TOKEN = "a-token-for-tests-of-clients"
-PAGE = ROOT / "docs" / "client.md"
 beside_the_model = pytest.mark.asyncio(loop_scope="module")
 """The model's server lives in the module's loop: only what runs there lets it answer."""
 
@@ -54,11 +50,6 @@ def scripts() -> dict[str, Iterator[Turn]]:
         "Write.": [run("echo 1 > one", "HIGH"), run("echo 2 > two", "HIGH")],
         "Not two, please.": [run("echo 3 > three", "HIGH"), say("As you wish.")],
         "Write three lines into notes.txt.": [run("seq 3 > notes.txt; cat notes.txt"), finish("Written.")],
-        "What is in the workspace?": [finish("Nothing.")],
-        "Count to three in the shell.": [
-            call("terminal", {"command": "seq 3"}, text="Counting to 3, as 1 2 3"),
-            finish("Done."),
-        ],
     }
     return {message: iter(turns) for message, turns in told.items()}
 
@@ -237,27 +228,6 @@ async def test_the_blocking_client_works_in_threads_and_under_a_running_loop(url
 
     assert await asyncio.to_thread(work)
     assert work()  # blocks this thread's loop, and does not need it
-
-
-@beside_the_model
-async def test_the_programs_of_the_page_about_it_run(url: str) -> None:
-    programs = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-    def execute() -> list[str]:
-        printed = []
-        for program in programs:
-            output = io.StringIO()
-            with contextlib.redirect_stdout(output):
-                exec(program.replace("http://127.0.0.1:3000", url), {"__name__": "page"})  # noqa: S102 - our own page
-            printed.append(output.getvalue())
-        return printed
-
-    written, asked, counted, refusal = await asyncio.to_thread(execute)
-    assert "$ seq 3" in written
-    assert "b'1\\n2\\n3\\n'" in written
-    assert asked == "Nothing.\n"
-    assert counted.startswith("Counting to 3, as 1 2 3")
-    assert refusal.startswith("max_iterations ")
 
 
 async def test_a_follower_outlives_a_kill_of_the_server_without_gap_or_duplicate(make_process: MakeProcess) -> None:
