@@ -7,6 +7,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
@@ -48,8 +49,9 @@ class CriticBase(Family):
         """The judgement of the last of `events`, which are those that the model knows."""
 
     async def aevaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+        work = copy_context().run
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_threads, called, self.evaluate, events, git_patch)
+        return await loop.run_in_executor(_threads, work, called, self.evaluate, events, git_patch)
 
     def judges(self, event: AnyEvent) -> bool:
         if isinstance(event, MessageEvent):

@@ -30,6 +30,7 @@ from agent_core.events.llm_events import ActionDecision, ActionEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
+from agent_core.llm.transport.exchange import calls_made_for
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import NeverConfirm
 from agent_core.security.hooks import HookEvent
@@ -317,7 +318,8 @@ class AgentController:
     async def _run_step(self) -> None:
         try:
             self._check(self.state)
-            with exit_as_error():  # an agent, a condenser, or a critic of the user's
+            # An agent, a condenser, an analyzer or a critic may be the user's own.
+            with exit_as_error(), calls_made_for(self._step.usage.context):
                 await self._step.take(self.state)
         except StreamClosedError:
             return

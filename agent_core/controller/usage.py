@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from threading import get_ident
 
 from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.state import ControllerState
@@ -44,10 +47,19 @@ class UsageTracker:
         self._max_budget = max_budget
         self._payer = payer
         own = context or CallContext(prompt_cache_key=stream.conversation_id, session_id=stream.conversation_id)
-        self.context = replace(own, on_response=self._count)
+        self.context = replace(own, on_response=self._hear)
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         self.stats = ConversationStats(max_budget=max_budget)
         self._noted = 0
         self.registry = self._registered()
+
+    def _hear(self, response: LLMResponse, usage_id: str) -> None:
+        """Count a call in the loop of the conversation, whatever thread it was made in, and after its end nowhere."""
+        if get_ident() == self._thread:
+            self._count(response, usage_id)
+            return
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._count, response, usage_id)
 
     def _count(self, response: LLMResponse, usage_id: str) -> None:
         self.stats.add(response, usage_id)

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
@@ -38,7 +39,7 @@ from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, clas
 from agent_core.llm.text_protocol import STOP_WORD, TextCalls
 from agent_core.llm.tool_schemas import fitted, safe_name
 from agent_core.llm.transport.client import shared_client
-from agent_core.llm.transport.exchange import CallContext, CompletionRequest, Transport
+from agent_core.llm.transport.exchange import CallContext, CompletionRequest, Transport, present_context
 from agent_core.llm.transport.recordings import RecordingTransport, ReplayTransport, log_completion
 from agent_core.llm.transport.routes import endpoint_of
 from agent_core.llm.transport.served_models import SERVED
@@ -93,7 +94,7 @@ def run_alone(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         except BaseException as error:  # noqa: BLE001 - handed to the caller
             result.set_exception(error)
 
-    threading.Thread(target=run, name="model-call", daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(run,), name="model-call", daemon=True).start()
     return result.result()
 
 
@@ -260,15 +261,16 @@ class LLM(LLMConfig):
         if `add_security_risk_prediction`). `on_delta` hears the text as it comes, under the id of the response to be,
         and `TextDiscarded` when an attempt breaks off after that; `on_token` the pieces of text alone, and may be
         asynchronous; `on_retry` is told before each wait. All are called in the event loop and must not block.
-        `context` (or `call_context`) is the conversation that the call is made for. `options` are those of the request
-        by their OpenAI names, and beat what is configured (None leaves one out); so do `timeout`, `num_retries`,
-        `extra_headers`, `extra_body` and `drop_params`. Cancelling closes the connection and ends a wait at once.
+        `context` (or `call_context`) is the conversation that the call is made for, by default the one whose step it is
+        made in. `options` are those of the request by their OpenAI names, and beat what is configured (None leaves one
+        out); so do `timeout`, `num_retries`, `extra_headers`, `extra_body` and `drop_params`. Cancelling closes the
+        connection and ends a wait at once.
 
         Raises `LLMError` after the last retry, fit for a user, and `FunctionCallValidationError` for an impossible call
         that a model without tools of its own wrote; that answer was counted.
         """
         schemas = as_schemas(tools or (), add_security_risk_prediction)
-        made_for = context or call_context or CallContext()
+        made_for = context or call_context or present_context()
         settings = {name: value for name in _SETTINGS if (value := options.pop(name, None)) is not None}
         if "extra_body" in settings:
             settings["litellm_extra_body"] = settings.pop("extra_body")

@@ -8,6 +8,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from importlib import import_module
 from typing import Annotated, Any, ClassVar, Self
 
@@ -150,7 +151,7 @@ class SecurityAnalyzer(Polymorphic):
 
 async def in_thread(judge: Callable[[], SecurityRisk]) -> SecurityRisk:
     """What an analyzer says that may block."""
-    return await asyncio.get_running_loop().run_in_executor(_threads, called, judge)
+    return await asyncio.get_running_loop().run_in_executor(_threads, copy_context().run, called, judge)
 
 
 AnyAnalyzer = Annotated[SerializeAsAny[SecurityAnalyzer], BeforeValidator(SecurityAnalyzer.recreate)]

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from agent_core.agent.base import AgentBase
+from agent_core.agent.base import AgentBase, llms_in
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.presets import (
     BrowsingAgent,
@@ -161,7 +161,7 @@ def make_secrets(
     """The registry of the conversation's secrets (of its `parent`'s), which the stream hides from now on."""
     if parent is not None:
         stream.secrets = parent.shared.stream.secrets
-    models = [agent.llm, *agent.get_all_llms()]
+    models = [agent.llm, *agent.get_all_llms(), *llms_in(settings.analyzer)]
     stream.secrets.add([*settings.secrets, *(secret for llm in models for secret in llm.secrets)])
     secrets = parent.shared.secrets if parent is not None else SecretRegistry(stream.secrets.add)
     if agent.agent_context is not None:

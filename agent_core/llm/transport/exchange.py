@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -21,7 +23,8 @@ class CallContext:
 
     `prompt_cache_key` is the key under which a provider may cache the prompt: the conversation's id, for a sub-agent
     its parent's. `session_id` stands in the log of calls; `on_response` hears of every finished call with its usage id.
-    `agent`, `user_id` and `tags` are told to providers that are to get metadata (see `LLMConfig.request_metadata`).
+    It may hear of them in other threads. `agent`, `user_id` and `tags` are told to providers that are to get metadata
+    (see `LLMConfig.request_metadata`).
     """
 
     prompt_cache_key: str = ""
@@ -34,6 +37,27 @@ class CallContext:
     def counted_as(self, usage_id: str) -> CallContext:
         listener = self.on_response
         return replace(self, on_response=None if listener is None else lambda response, _: listener(response, usage_id))
+
+
+_made_for: ContextVar[CallContext | None] = ContextVar("calls_made_for", default=None)
+
+
+@contextmanager
+def calls_made_for(context: CallContext) -> Iterator[None]:
+    """Within this, calls that are given no context have this one: those of a program's own critic, for one.
+
+    Threads have it that copy the context of whoever starts them.
+    """
+    token = _made_for.set(context)
+    try:
+        yield
+    finally:
+        _made_for.reset(token)
+
+
+def present_context() -> CallContext:
+    """What a call is made for that is given no context."""
+    return _made_for.get() or CallContext()
 
 
 @dataclass(frozen=True, slots=True)

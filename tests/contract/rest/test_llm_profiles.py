@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,8 @@ import pytest
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.codeact import CodeActAgent
-from agent_core.agent.critic import CriticBase
-from agent_core.events.event import Event
-from agent_core.events.llm_events import ActionEvent, CriticResult
 from agent_core.events.masking import DUMP_MASK
-from agent_core.events.messages import Message
-from agent_core.events.risk import SecurityRisk
-from agent_core.events.schema import Tagged
-from agent_core.llm.llm import AnyLLM
 from agent_core.llm.registry import NO_ROUTER
-from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, finish, say
@@ -643,74 +634,6 @@ async def test_drafts_are_written_out_by_the_model_for_drafts(make_server: MakeS
         await until_finished(server, await server.create(initial_user_msg="hi"))
         assert (await until_asked(server, model, "drafter")).api_key == "key-of-drafter"
         assert file.read_text() == "x = 2\n"
-
-
-class AskingCritic(CriticBase):
-    """Asks a model what it thinks."""
-
-    llm: AnyLLM | None = None
-
-    def evaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
-        raise NotImplementedError
-
-    async def aevaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
-        assert self.llm is not None
-        return CriticResult(score=1.0, message=(await self.llm.acompletion([Message.user("Good?")])).message.text)
-
-
-class AskingAnalyzer(SecurityAnalyzer):
-    """Asks a model how risky it is."""
-
-    llm: AnyLLM | None = None
-
-    def security_risk(self, action: ActionEvent) -> SecurityRisk:
-        raise NotImplementedError
-
-    async def asecurity_risk(self, action: ActionEvent) -> SecurityRisk:
-        assert self.llm is not None
-        return SecurityRisk[(await self.llm.acompletion([Message.user("Risky?")])).message.text]
-
-
-def judging(request: ModelRequest) -> Turn:
-    if not request.json.get("tools"):
-        return say("LOW" if "Risky?" in str(request.messages) else "Well done.")
-    if any(message["role"] == "tool" for message in request.messages):
-        return finish("Done.")
-    return call("terminal", {"command": "ls"})
-
-
-async def test_critics_and_analyzers_that_ask_a_model_are_given_theirs(make_server: MakeServer) -> None:
-    judges = {"critic": "critic", "security_analyzer": "risks"}
-    own = {"agent_options": {"critic": "AskingCritic"}, "security_analyzer": "AskingAnalyzer"}
-    async with ModelServer(judging) as model:
-        profiles = {name: at(model, name) for name in ("strong", "critic", "risks")}
-        chosen = {"llm_profiles": profiles, "llm_profile": "strong", "llm_purposes": judges}
-        async with make_server(generate_titles=False, confirmation_mode=True, **chosen, **own) as server:
-            conversation = await server.create(initial_user_msg="hi")
-            await until_finished(server, conversation)
-            assert (await until_asked(server, model, "critic")).api_key == "key-of-critic"
-            assert (await until_asked(server, model, "risks")).api_key == "key-of-risks"
-
-
-@pytest.mark.parametrize(("purpose", "kind"), [("critic", "AskingCritic"), ("security_analyzer", "AskingAnalyzer")])
-async def test_a_model_that_nothing_would_ask_is_refused(
-    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, purpose: str, kind: str
-) -> None:
-    for classes in (Tagged.classes, SecurityAnalyzer.classes):
-        monkeypatch.delitem(classes, kind, raising=False)
-    with pytest.raises(ValueError, match=f"{purpose}: no .* here asks a model"):
-        async with make_server(llm_profiles={"p": {"model": "openai/p"}}, llm_purposes={purpose: "p"}):
-            pass
-    async with make_server(llm_profiles={"p": {"model": "openai/p"}}) as server:
-        response = await server.post("/api/settings", json={"llm_purposes": {purpose: "p"}})
-        assert response.status_code == 422
-        assert response.json()["detail"][0]["loc"] == ["body", "llm_purposes", purpose]
-
-
-async def test_no_users_options_bring_a_model_of_their_own_to_a_critic(server: Server) -> None:
-    critic = {"kind": "AskingCritic", "llm": {"model": "openai/x", "record_to": "/tmp/x"}}
-    response = await server.post("/api/settings", json={"agent_options": {"critic": critic}})
-    assert (response.status_code, "leave out llm" in response.text) == (422, True)
 
 
 async def test_an_agent_that_is_delegated_to_has_the_profile_of_its_class(

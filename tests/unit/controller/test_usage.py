@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import pytest
 
+from agent_core.agent.codeact import CodeActAgent
+from agent_core.agent.critic import CriticBase
 from agent_core.controller.usage import UsageTracker, metrics_of
 from agent_core.errors import LLMContextWindowError
 from agent_core.events.control import (
@@ -17,15 +20,19 @@ from agent_core.events.control import (
     ConversationError,
     MetricsUpdated,
 )
-from agent_core.events.llm_events import ActionEvent, MetricsSnapshot
+from agent_core.events.event import Event
+from agent_core.events.llm_events import ActionEvent, CriticResult, MetricsSnapshot
 from agent_core.events.messages import Message
+from agent_core.events.risk import SecurityRisk
+from agent_core.events.schema import Tagged
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
-from agent_core.llm.llm import LLM
+from agent_core.llm.llm import LLM, AnyLLM
 from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.memory.condensers import USAGE_ID, LLMSummarizingCondenser, condenser_llm
+from agent_core.security.analyzer import SecurityAnalyzer
 from tests.unit.controller.stage import REPLIES, Stage, StageModel
 from tests.unit.controller.test_answers import is_in, until
 
@@ -38,11 +45,13 @@ class Beside:
 
     def __init__(self, text: str = "the gist of it") -> None:
         self.text = text
+        self.requests: list[CompletionRequest] = []
 
     async def prepare(self, endpoint: Endpoint) -> None:
         """Nothing to prepare."""
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
+        self.requests.append(request)
         yield Chunk(text=self.text, has_choice=True, finish_reason="stop", cost=1.0, usage={"prompt_tokens": 7})
 
 
@@ -196,3 +205,44 @@ async def test_what_was_asked_before_the_log_was_read_counts_too() -> None:
     assert tracker.stats.accumulated_cost == pytest.approx(3.0)
     assert tracker.stats.of("title").calls == 1
     assert tracker.note().max_budget == 5.0
+
+
+@pytest.fixture
+def judges(monkeypatch: pytest.MonkeyPatch) -> Callable[[LLM], tuple[SecurityAnalyzer, CriticBase]]:
+    """Makes an analyzer and a critic of a program's own, which block and ask this model; nobody else knows of them."""
+    monkeypatch.setattr(SecurityAnalyzer, "classes", dict(SecurityAnalyzer.classes))
+    monkeypatch.setattr(Tagged, "classes", dict(Tagged.classes))
+    monkeypatch.setattr(Tagged, "namesakes", dict(Tagged.namesakes))
+
+    class OwnAnalyzer(SecurityAnalyzer):
+        llm: AnyLLM
+
+        def security_risk(self, action: ActionEvent) -> SecurityRisk:
+            assert threading.current_thread() is not threading.main_thread()
+            return SecurityRisk[self.llm.completion([Message.user("Risky?")]).message.text]
+
+    class OwnCritic(CriticBase):
+        llm: AnyLLM
+
+        def evaluate(self, events: Sequence[Event], git_patch: str | None = None) -> CriticResult:
+            return CriticResult(score=1.0, message=self.llm.completion([Message.user("Good?")]).message.text)
+
+    return lambda llm: (OwnAnalyzer(llm=llm), OwnCritic(llm=llm))
+
+
+async def test_what_an_analyzer_and_a_critic_ask_counts_for_the_conversation(
+    judges: Callable[[LLM], tuple[SecurityAnalyzer, CriticBase]],
+) -> None:
+    asked = Beside("LOW")
+    analyzer, critic = judges(LLM(model="openai/judge", usage_id="judge", num_retries=1).using(asked))
+    stage = Stage()
+    llm = LLM(model="openai/x", input_cost_per_token=0.01, output_cost_per_token=0.01).using(stage.model)
+    stage.settings = {"analyzer": analyzer, "agent": CodeActAgent(llm=llm, critic=critic)}
+    await stage.begin()
+    try:
+        await stage.say()
+        await until(stage, FINISHED, [REPLIES["finish"]])
+        assert last_figures(await stage.log()) == {"default": ANSWER, "judge": 2.0}
+        assert {request.context.session_id for request in asked.requests} == {"c"}
+    finally:
+        await stage.end()
