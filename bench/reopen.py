@@ -24,8 +24,8 @@ from bench.client import following, state_of
 from bench.figures import Figure, p50
 from bench.processes import Server
 from bench.stage import Stage
-from server.db.conversations import ConversationRecord
 from server.db.database import open_database
+from server.db.repositories.conversations import ConversationRecord
 
 EVENTS = 10_000
 BATCH = 500

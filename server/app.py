@@ -39,47 +39,34 @@ from server.http.page import page_of
 from server.http.sign_in import SignIn
 from server.openapi import docs_endpoint, openapi_document
 from server.parts import enter_part, make_part, part_class
-from server.routes import (
-    chat_completions,
-    client_compatibility,
+from server.routes import chat_completions, client_compatibility, health, options
+from server.routes.conversations import (
     client_tools,
-    conversation_events,
-    conversation_files,
-    conversation_git,
     conversations,
     event_log,
     feedback,
-    git_providers,
-    health,
     imports,
-    llm_profiles,
-    mcp_sign_ins,
     microagents,
     new_conversation,
-    notes,
-    options,
     ports,
     programs,
-    secrets,
-    skills,
-    webhooks,
     workspace_page,
 )
-from server.routes import (
-    plugins as plugin_routes,
-)
-from server.routes import (
-    settings as settings_routes,
-)
-from server.session.agents import AgentSessions
+from server.routes.conversations import events as conversation_events
+from server.routes.conversations import files as conversation_files
+from server.routes.conversations import git as conversation_git
+from server.routes.user import git_providers, llm_profiles, mcp_sign_ins, notes, secrets, skills, webhooks
+from server.routes.user import plugins as plugin_routes
+from server.routes.user import settings as settings_routes
+from server.session.agents.agent_sessions import AgentSessions
+from server.session.agents.mcp_sign_ins import McpSignIns
+from server.session.agents.models import check_models
+from server.session.agents.plugins import Plugins
+from server.session.agents.web_search import SearchService
 from server.session.listening import Listeners
-from server.session.mcp_sign_ins import McpSignIns
-from server.session.models import check_models
-from server.session.plugins import Plugins
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
-from server.session.web_search import SearchService
 from server.settings.settings import Settings
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway

@@ -13,18 +13,18 @@ from starlette.types import ASGIApp
 
 from server.auth.identity import Authenticator, Identity
 from server.conversation_manager.conversation_manager import ConversationManager
-from server.db.conversations import MAX_ID_LENGTH, ConversationRecord, id_problem
 from server.db.database import Database
-from server.db.idempotency_keys import MAX_KEY_CHARS
+from server.db.repositories.conversations import MAX_ID_LENGTH, ConversationRecord, id_problem
+from server.db.repositories.idempotency_keys import MAX_KEY_CHARS
 from server.doors.chat.turn import ChatClaims
 from server.doors.preview.access import PreviewLinks
 from server.doors.webhooks.dispatcher import Webhooks
 from server.errors import ConversationNotFoundError, ReplyError
 from server.git_providers.accounts import GitAccess
-from server.session.mcp_sign_ins import McpSignIns
-from server.session.plugins import Plugins
+from server.session.agents.mcp_sign_ins import McpSignIns
+from server.session.agents.plugins import Plugins
+from server.session.agents.web_search import SearchService
 from server.session.sandboxes import Sandboxes
-from server.session.web_search import SearchService
 from server.settings.settings import Settings
 
 
@@ -125,7 +125,7 @@ IdempotencyKey = Annotated[
         description="Repeated with the same body within a week, it is answered as the first time, and nothing is done.",
     ),
 ]
-"""The client's name for this request; an addition (see `server.db.idempotency_keys`)."""
+"""The client's name for this request; an addition (see `server.db.repositories.idempotency_keys`)."""
 
 OwnConversation = Annotated[ConversationRecord, Depends(own_conversation)]
 """The record of the conversation in the path; 404 ``{"detail": …}`` when there is none."""

@@ -10,11 +10,11 @@ from agent_core.runtime.sandbox import SandboxProvider
 from server.auth.identity import Authenticator
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.blobs import BlobStore
-from server.db.user_secrets import SecretStore
-from server.db.user_settings import SettingsStore
+from server.db.repositories.user_secrets import SecretStore
+from server.db.repositories.user_settings import SettingsStore
 from server.errors import ConfigurationError
 from server.listeners import MonitoringListener
-from server.session.experiments import ExperimentManager
+from server.session.agents.experiments import ExperimentManager
 from server.settings.extensions import class_at, last_line
 from server.settings.settings import Settings
 

@@ -18,11 +18,11 @@ from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from server.auth.identity import Identity
-from server.db.conversations import ConversationRecord
 from server.db.database import Database
-from server.db.idempotency_keys import Attempt, IdempotencyKeys, sending_scope
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.idempotency_keys import Attempt, IdempotencyKeys, sending_scope
 from server.errors import ConversationNotFoundError
-from server.session.agents import AgentFactory
+from server.session.agents.agent_sessions import AgentFactory
 from server.session.client_tools import ClientToolSpec
 from server.session.listening import Listeners
 from server.session.sandboxes import Sandboxes

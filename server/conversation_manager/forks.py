@@ -15,11 +15,11 @@ from agent_core.runtime.snapshots import packed
 from agent_core.session.rewind import StoredLog, fork_log
 from agent_core.tools.context import SandboxAccess
 from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
-from server.db.conversations import ConversationRecord
 from server.db.database import Database
-from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers
-from server.session.models import LLM_PROFILE
-from server.session.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
+from server.db.repositories.conversations import ConversationRecord
+from server.session.agents.agent_sessions import OWN_SERVERS, opened_servers, sealed_servers
+from server.session.agents.models import LLM_PROFILE
+from server.session.agents.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
 from server.session.recovery import RESUMES
 from server.session.sandboxes import OTHER_SANDBOXES
 from server.session.titles import default_title

@@ -18,23 +18,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from agent_core.errors import EventStoreError
 from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
-from server.db.chat_turns import ChatTurnRepository
-from server.db.conversations import ConversationRepository, Touches
 from server.db.data_folder import InstanceLock, instance_id, prepare_data_dir
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.errors import DatabaseVersionError, database_error
 from server.db.event_store import SqlEventStore
-from server.db.feedback import FeedbackRepository
-from server.db.idempotency_keys import IdempotencyKeys
-from server.db.mcp_sign_ins import McpSignInRepository
-from server.db.notes import NoteRepository
-from server.db.plugins import PluginRepository
+from server.db.repositories.chat_turns import ChatTurnRepository
+from server.db.repositories.conversations import ConversationRepository, Touches
+from server.db.repositories.feedback import FeedbackRepository
+from server.db.repositories.idempotency_keys import IdempotencyKeys
+from server.db.repositories.mcp_sign_ins import McpSignInRepository
+from server.db.repositories.notes import NoteRepository
+from server.db.repositories.plugins import PluginRepository
+from server.db.repositories.user_secrets import SecretRepository, SecretStore
+from server.db.repositories.user_settings import SettingsRepository, SettingsStore
+from server.db.repositories.user_skills import SkillRepository
+from server.db.repositories.webhooks import WebhookRepository
 from server.db.sealing_keys import check_key, finish_rotation
 from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
-from server.db.user_secrets import SecretRepository, SecretStore
-from server.db.user_settings import SettingsRepository, SettingsStore
-from server.db.user_skills import SkillRepository
-from server.db.webhooks import WebhookRepository
 from server.db.writer import Writer
 
 HEAD = "0009"

@@ -14,11 +14,11 @@ from agent_core.events.event import utc_now
 from server.auth.secrets import SEALED, SecretBox, SecretKeyError, SecretUnreadableError
 from server.db.blobs import sync_folder
 from server.db.engine import Engines
-from server.db.mcp_sign_ins import purpose_of_pending, purpose_of_sign_in
+from server.db.repositories.mcp_sign_ins import purpose_of_pending, purpose_of_sign_in
+from server.db.repositories.user_secrets import purpose_of_secret
+from server.db.repositories.user_settings import purpose_of_setting, sealed_fields
+from server.db.repositories.webhooks import purpose_of_webhook
 from server.db.tables import conversations, mcp_sign_ins, sealing_keys, secrets, settings, webhooks
-from server.db.user_secrets import purpose_of_secret
-from server.db.user_settings import purpose_of_setting, sealed_fields
-from server.db.webhooks import purpose_of_webhook
 from server.db.writer import Writer
 
 _SUFFIX: Final = ".next"

@@ -238,7 +238,7 @@ feedback = Table(
 )
 
 # What agents and users keep from one conversation to the next. SQLite's index of their words is made when it is first
-# needed (see `server.db.notes`).
+# needed (see `server.db.repositories.notes`).
 notes = Table(
     "notes",
     metadata,

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import SecretStr
 
-from server.db.user_settings import ProviderToken, StoredSettings
+from server.db.repositories.user_settings import ProviderToken, StoredSettings
 from server.errors import GitProviderError
 from server.git_providers.azure_devops import AzureDevOps
 from server.git_providers.bitbucket import Bitbucket

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import SecretStr
 
-from server.db.user_settings import ProviderToken, StoredSettings
+from server.db.repositories.user_settings import ProviderToken, StoredSettings
 from server.settings.git_hosts import Provider, with_scheme
 
 

@@ -14,10 +14,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agent_core.mcp.tool import OwnTool, own_tool
 from agent_core.tools.spec import ToolAnnotations
-from server.db.conversations import ConversationRecord
 from server.db.database import Database
 from server.db.errors import DatabaseError
-from server.db.user_settings import StoredSettings
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.user_settings import StoredSettings
 from server.errors import ConversationNotFoundError
 from server.git_providers.accounts import GitAccess, GitAccounts
 from server.git_providers.kinds import known_tokens

@@ -30,13 +30,13 @@ from agent_core.events.llm_events import MessageEvent, TokenUsage
 from agent_core.events.serialization import AnyEvent, from_payload
 from server.auth.identity import Identity
 from server.conversation_manager.forks import fork_conversation
-from server.db.chat_turns import ChatTurn
-from server.db.conversations import ConversationRecord, id_problem
+from server.db.repositories.chat_turns import ChatTurn
+from server.db.repositories.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NoUserMessageError
 from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun, paced
 from server.errors import ConversationNotFoundError, ReplyError, problem_text, refusal_body
-from server.routes.new_conversation import NewConversation, begin_conversation
+from server.routes.conversations.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
 from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, make_router, while_connected
 from server.wire.errors import WireError

@@ -9,7 +9,7 @@ from fastapi import Query, Request
 from pydantic import BaseModel, Field, StringConstraints
 
 from server.conversation_manager.conversation_manager import ConversationStatus
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, OwnConversation, Services, ServicesDependency
 from server.routes.replies import MEANINGS, Alive, ErrorReply, plain_error
 from server.routes.route_classes import make_router
@@ -132,7 +132,7 @@ async def read_conversation_config(record: OwnConversation) -> dict[str, str | N
 async def read_vscode_url(
     record: OwnConversation, services: ServicesDependency, request: Request
 ) -> dict[str, str | None]:
-    """The page of the workspace, since no editor runs in the sandbox (`server.routes.workspace_page`).
+    """The page of the workspace, since no editor runs in the sandbox (`server.routes.conversations.workspace_page`).
 
     Null while it is not there, and where an access token has to come with each request: browsers send none with an
     address. One that has signed in needs none.

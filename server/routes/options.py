@@ -13,7 +13,7 @@ from agent_core.version import VERSION
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.routes.query import LINKED, Paging, PagingDependency
 from server.routes.route_classes import make_router
-from server.session.models import ConversationModels
+from server.session.agents.models import ConversationModels
 from server.session.user_settings import DEMO_PREFIX
 from server.settings.settings import DEMO_MODEL
 

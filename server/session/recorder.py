@@ -19,7 +19,7 @@ from agent_core.events.stream import EventStream
 from agent_core.session.repository import folder_of
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.terminal import TerminalObservation
-from server.db.conversations import ConversationRepository
+from server.db.repositories.conversations import ConversationRepository
 
 logger = logging.getLogger(__name__)
 

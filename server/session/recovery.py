@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent_core.errors import DrydockError
 from agent_core.runtime.sandbox import SandboxStatus
-from server.db.conversations import ConversationRecord, ConversationRepository
+from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.session.recorder import BUSY_STATES
 from server.session.sandboxes import Sandboxes
 

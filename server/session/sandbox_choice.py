@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agent_core.runtime.docker.images import OWN_IMAGES, is_own
 from agent_core.runtime.sandbox import NetworkWish, SandboxLimits
-from server.db.conversations import ConversationRecord
-from server.db.user_settings import StoredSettings
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.user_settings import StoredSettings
 from server.errors import ServerError
 from server.settings.settings import MEGABYTE, Settings
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.sandbox import ExtraDeps, Sandbox, SandboxProvider, SandboxSpec
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from server.session.sandbox_choice import ChosenSandbox, commands_of, image_of, limits_of, network_of, stored_choice
 from server.settings.settings import MEGABYTE, Settings
 

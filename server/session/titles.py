@@ -9,7 +9,7 @@ from typing import Protocol
 from agent_core.errors import DrydockError
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM, CallContext
-from server.db.conversations import ConversationRepository
+from server.db.repositories.conversations import ConversationRepository
 
 
 class Announcer(Protocol):

@@ -29,7 +29,7 @@ from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.session.settings import AgentOptions
 from agent_core.spelling import probably_meant
 from server.db.database import Database
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
 from server.session.sandbox_choice import ImageName
 from server.settings.llm_profiles import LLMProfile, ProfileName, PurposeName, missing_profile, purpose_problem

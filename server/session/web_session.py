@@ -21,12 +21,12 @@ from agent_core.runtime.channel.connection import ConversationSandbox, SandboxCo
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
-from server.db.conversations import ConversationRecord, ConversationRepository
+from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
-from server.session.agents import AgentFactory, LoadedAgent
+from server.session.agents.agent_sessions import AgentFactory, LoadedAgent
+from server.session.agents.programs import PROGRAM
 from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.session.listening import Listeners
-from server.session.programs import PROGRAM
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.recovery import RESUMES, came_to_rest
 from server.session.sandboxes import DISK_RESERVE

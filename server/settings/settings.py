@@ -193,7 +193,7 @@ class Settings(BaseModel):
         description="Dotted path of the class that runs the conversations.",
     )
     experiment_manager_class: str = Field(
-        "server.session.experiments.ExperimentManager",
+        "server.session.agents.experiments.ExperimentManager",
         description="Dotted path of the class that may give conversations another configuration.",
     )
     sandbox_provider_class: OptionalName = Field(

@@ -14,7 +14,7 @@ from agent_core.errors import DrydockError
 from agent_core.tools.spec import ToolAnnotations
 from agent_core.version import VERSION
 from server.auth.identity import Authenticator
-from server.db.conversations import id_problem
+from server.db.repositories.conversations import id_problem
 from server.doors.mcp import sdk
 from server.doors.mcp.sdk import Caller, DoorTool, Offer, ToolResult
 from server.git_providers.request_tools import SERVER_NAME, TOOLS, RequestArguments, RequestMaker, RequestTool, summary

@@ -14,7 +14,7 @@ from agent_core.errors import EventStoreError
 from agent_core.events.event import utc_now
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
-from server.db.webhooks import StoredWebhook, WebhookChanges, WebhookRepository
+from server.db.repositories.webhooks import StoredWebhook, WebhookChanges, WebhookRepository
 from server.doors.webhooks.sender import DeliveryOutcome, Sender
 from server.wire.envelope import is_hidden, to_record, wire_time, without_view
 from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS

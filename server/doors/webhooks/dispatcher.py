@@ -9,7 +9,7 @@ from typing import Final, Self, Unpack
 
 from agent_core.errors import EventStoreError
 from server.db.database import Database
-from server.db.webhooks import StoredWebhook, WebhookChanges
+from server.db.repositories.webhooks import StoredWebhook, WebhookChanges
 from server.doors.webhooks.delivery import MAX_WAITING, WAITS, WebhookDelivery
 from server.doors.webhooks.sender import Sender
 

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from agent_core.destinations import DestinationError, Destinations, DirectClient
 from agent_core.version import VERSION
-from server.db.webhooks import StoredWebhook
+from server.db.repositories.webhooks import StoredWebhook
 
 PREFIX: Final = "whsec_"
 KEY_BYTES: Final = range(24, 65)

@@ -22,7 +22,7 @@ from agent_core.runtime.sandbox import Sandbox, SandboxSpec
 from agent_core.testing.fake_sandbox import FakeProvider, FakeSandbox
 from agent_core.tools.terminal import MAX_OUTPUT_CHARS, TerminalAction, TerminalObservation
 from server.app import Application, create_app
-from server.routes.conversation_files import MAX_SHOWN_BYTES
+from server.routes.conversations.files import MAX_SHOWN_BYTES
 from server.session.sandboxes import SandboxSelection, app_ports
 from server.settings.settings import Settings
 from tests.contract.hostile.answers import EXCHANGES

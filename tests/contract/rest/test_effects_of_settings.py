@@ -24,8 +24,8 @@ from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish, say
 from server.app import create_app
 from server.cli.serve import configure_logging
-from server.db.conversations import ConversationRecord
 from server.db.database import open_database
+from server.db.repositories.conversations import ConversationRecord
 from server.session.recovery import resume_interrupted
 from server.settings.settings import Settings
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell

@@ -124,7 +124,7 @@ async def test_pages_follow_one_another_from_either_end(server: Server, conversa
 async def test_a_filter_ends_its_page_where_enough_was_looked_at_and_goes_on_there(
     server: Server, conversation_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.routes.conversation_events.MAX_LOOKED_AT", 3)
+    monkeypatch.setattr("server.routes.conversations.events.MAX_LOOKED_AT", 3)
     for number in range(3):
         await say(server, conversation_id, f"echo {number}")
     await answers(server, conversation_id, 3)

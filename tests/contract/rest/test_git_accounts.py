@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from tests.contract.rest.conftest import MakeServer, Server, serving
 from tests.contract.rest.played.azure_devops import PlayedAzureDevOps
 from tests.contract.rest.played.bitbucket import PlayedBitbucket

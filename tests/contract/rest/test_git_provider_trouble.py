@@ -14,7 +14,7 @@ from server.git_providers import accounts as accounts_module
 from server.git_providers import http as http_module
 from server.git_providers.accounts import GitAccess
 from server.git_providers.http import HttpPool
-from server.routes.git_providers import WITH_INSTALLATIONS
+from server.routes.user.git_providers import WITH_INSTALLATIONS
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.contract.rest.played.azure_devops import PlayedAzureDevOps
 from tests.contract.rest.played.forgejo import PlayedForgejo

@@ -19,7 +19,7 @@ from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from runtime_images.runner.files import line_ranges
 from runtime_images.runner.files.edits import EditHistory
 from runtime_images.runner.files.line_ranges import span_of
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from server.errors import ConfigurationError
 from server.settings.llm_profiles import MAX_PROFILES, OPERATORS, REFUSED
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from server.settings.mcp_config import HIDDEN, McpConfig, agent_servers
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.unit.mcp.conftest import fake

@@ -14,7 +14,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from server.auth.identity import Identity
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.contract.rest.played.github import PlayedGitHub
 from tests.contract.rest.played.world import TOKEN

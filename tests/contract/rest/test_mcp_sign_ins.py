@@ -16,7 +16,7 @@ from agent_core.mcp.grants import sign_in_id
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish, say
 from server.auth.identity import Identity, OneTokenAuthenticator
-from server.db.mcp_sign_ins import purpose_of_sign_in
+from server.db.repositories.mcp_sign_ins import purpose_of_sign_in
 from tests.authorization_server import ToolServer, guarded_tools
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.contract.rest.test_mcp import THREE_EMPTY_LISTS, observed
@@ -149,7 +149,7 @@ async def test_only_what_was_begun_last_counts_and_no_state_but_its_own(server: 
 
 
 async def test_there_are_so_many_sign_ins_and_no_more(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.db.mcp_sign_ins.MAX_SIGN_INS", 1)
+    monkeypatch.setattr("server.db.repositories.mcp_sign_ins.MAX_SIGN_INS", 1)
     async with guarded_tools() as one, guarded_tools() as other:
         await configure(server, one, other)
         assert (await begin(server, sign_in_id(one.url))).status_code == 200

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pydantic import SecretStr
 
 from agent_core.testing.fake_sandbox import SLOW, FakeAnswer, FakeProvider, FakeRequest
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 from tests.unit.db.conftest import save_settings
 

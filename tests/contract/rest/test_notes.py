@@ -11,9 +11,9 @@ import pytest
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
-from server.db.notes import Note
-from server.session import notes as notes_module
-from server.session.notes import NoteCall, note_tool, quoted, told_notes
+from server.db.repositories.notes import Note
+from server.session.agents import notes as notes_module
+from server.session.agents.notes import NoteCall, note_tool, quoted, told_notes
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server
 
 SECRET = "sk-of-ann-0123456789"

@@ -10,7 +10,7 @@ import pytest
 
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import call, finish
-from server.db.user_skills import MAX_SKILLS, StoredSkill
+from server.db.repositories.user_skills import MAX_SKILLS, StoredSkill
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.contract.rest.test_agent_context import restart, say, store, talking, workspace
 from tests.unit.mcp.conftest import fake

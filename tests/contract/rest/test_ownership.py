@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from tests.contract.openapi.documents import Operation, operations
 from tests.contract.rest.conftest import Server, serving
 

@@ -17,9 +17,9 @@ from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import call, finish
-from server.db.plugins import MAX_PLUGINS, SERVER, StoredPlugin, owner_of
-from server.session import plugin_fetch
-from server.session.plugins import FOLDER, Plugins, source_of
+from server.db.repositories.plugins import MAX_PLUGINS, SERVER, StoredPlugin, owner_of
+from server.session.agents import plugin_fetch
+from server.session.agents.plugins import FOLDER, Plugins, source_of
 from tests.contract.rest.conftest import MakeServer, Server, serving
 from tests.contract.rest.test_agent_context import restart, say, store, talking, workspace
 from tests.contract.workspace.git_server import TOKEN, GitServer, git, own_address
@@ -345,7 +345,7 @@ async def test_two_plugins_of_the_operators_with_one_name_are_told_and_not_fetch
 async def test_conversations_do_not_wait_for_what_users_install(
     server: Server, git_server: GitServer, tools: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.session.plugins.AT_ONCE", 1)
+    monkeypatch.setattr("server.session.agents.plugins.AT_ONCE", 1)
     commit = git("-C", str(git_server.folder / "ann-tools-work"), "rev-parse", "HEAD").strip()
     settings = server.app.services.settings.model_copy(update={"plugins": (f"{tools}#{commit}",)})
     plugins = Plugins(server.app.services.database, settings, Destinations(loopback=True))

@@ -12,7 +12,7 @@ import pytest
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from server.errors import ConversationNotFoundError
 from server.git_providers.accounts import GitAccess
 from server.git_providers.http import HttpPool

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from server.db.idempotency_keys import Attempt
-from server.routes.new_conversation import NewConversation, begin_conversation
+from server.db.repositories.idempotency_keys import Attempt
+from server.routes.conversations.new_conversation import NewConversation, begin_conversation
 from tests.contract.rest.conftest import MakeServer, Server
 
 BODY = {"initial_user_msg": "Build me a boat"}

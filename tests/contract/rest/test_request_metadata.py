@@ -8,7 +8,7 @@ from typing import Any
 from agent_core.session.settings import SessionSettings
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import finish, say
-from server.session.experiments import ExperimentManager
+from server.session.agents.experiments import ExperimentManager
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server
 
 

@@ -169,7 +169,7 @@ async def test_an_update_of_the_wrong_shape_is_a_422_and_changes_nothing(server:
 
 
 async def test_there_is_a_limit_to_their_number(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.db.user_secrets.MAX_SECRETS", 3)
+    monkeypatch.setattr("server.db.repositories.user_secrets.MAX_SECRETS", 3)
     for number in range(3):
         assert await create(server, f"S{number}") == CREATED
     status, body = await create(server)

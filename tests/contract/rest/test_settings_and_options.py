@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_core.session.settings import SessionSettings
-from server.session.experiments import ExperimentManager
+from server.session.agents.experiments import ExperimentManager
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.unit.db.another_program import another_program
 

@@ -68,7 +68,7 @@ async def test_a_branch_of_a_conversation_that_is_deleted_meanwhile_finds_none(
     async def gone(*_: object, **__: object) -> None:
         raise ConversationNotFoundError(conversation_id)
 
-    monkeypatch.setattr("server.routes.conversations.fork_conversation", gone)
+    monkeypatch.setattr("server.routes.conversations.conversations.fork_conversation", gone)
     monkeypatch.setattr(StandaloneConversationManager, "rewind", gone)
     conversation_id = await server.create()
     reply = await server.post(f"/api/conversations/{conversation_id}/{what}", json={"event_id": None})

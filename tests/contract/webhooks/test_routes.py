@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 
-from server.db.webhooks import MAX_PER_USER
+from server.db.repositories.webhooks import MAX_PER_USER
 from server.doors.webhooks.sender import new_secret
 from tests.contract.rest.conftest import Server, serving
 from tests.contract.webhooks.conftest import Receiver

@@ -25,9 +25,9 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
-from server.db.webhooks import StoredWebhook
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.webhooks import StoredWebhook
 from server.doors.webhooks import delivery
 from server.doors.webhooks.dispatcher import Webhooks
 from server.doors.webhooks.sender import Sender, new_secret

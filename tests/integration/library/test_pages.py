@@ -25,7 +25,7 @@ from agent_core.skills.agent_catalog import agent_from_text
 from agent_core.skills.files import skill_from_text
 from agent_core.testing.model_server import ModelRequest
 from agent_core.testing.model_turns import Turn, finish, say
-from server.routes.new_conversation import NewConversation
+from server.routes.conversations.new_conversation import NewConversation
 from server.settings.settings import Settings
 from tests.integration.library.conftest import RunningServer, StartModel
 

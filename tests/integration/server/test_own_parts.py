@@ -31,10 +31,10 @@ from pydantic import SecretStr
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.security.secrets import StaticSecret
 from server.auth.identity import Identity
-from server.db.user_secrets import SecretEntry
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_secrets import SecretEntry
+from server.db.repositories.user_settings import StoredSettings
 from server.listeners import MonitoringListener
-from server.session.experiments import ExperimentManager
+from server.session.agents.experiments import ExperimentManager
 
 FOLDER = Path(__file__).parent
 

@@ -7,7 +7,7 @@ import pytest
 
 from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
-from server.db.user_settings import ENCRYPTED, StoredSettings
+from server.db.repositories.user_settings import ENCRYPTED, StoredSettings
 
 
 @pytest.fixture

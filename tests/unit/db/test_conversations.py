@@ -9,10 +9,10 @@ import pytest
 
 from agent_core.errors import StaleOwnerError
 from agent_core.testing.store_contract import new_events
-from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
 from server.db.errors import ConversationExistsError, DatabaseError, InvalidPageError
+from server.db.repositories.conversations import ConversationRecord
 from tests.unit.db.another_program import another_program
 from tests.waiting import until
 

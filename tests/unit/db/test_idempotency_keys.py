@@ -9,7 +9,7 @@ import pytest
 
 from agent_core.events.event import utc_now
 from server.db.database import Database, open_database
-from server.db.idempotency_keys import RETENTION, Attempt, IdempotencyKeys
+from server.db.repositories.idempotency_keys import RETENTION, Attempt, IdempotencyKeys
 from server.errors import KeyInUseError, KeyReusedError
 
 

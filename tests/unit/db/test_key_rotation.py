@@ -13,14 +13,14 @@ from agent_core.mcp.grants import ServerSignIn
 from server.auth.secrets import SecretBox, SecretKeyError
 from server.cli import main
 from server.cli.rotate_key import rotate_key
-from server.db.conversations import ConversationRecord
 from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
 from server.db.errors import InstanceRunningError
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.user_settings import ProviderToken, StoredSettings
+from server.db.repositories.webhooks import StoredWebhook
 from server.db.sealing_keys import Rotation
 from server.db.sealing_keys import rotate_key as rotate
-from server.db.user_settings import ProviderToken, StoredSettings
-from server.db.webhooks import StoredWebhook
-from server.session.agents import OWN_SERVERS, opened_servers, sealed_servers
+from server.session.agents.agent_sessions import OWN_SERVERS, opened_servers, sealed_servers
 from server.settings.mcp_config import McpConfig
 from server.settings.settings import Settings
 from tests.unit.db.conftest import save_settings

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from server.db import notes as notes_module
 from server.db.database import DATABASE_FILE, Database, open_database
-from server.db.notes import Note, NoteChangedError, NoteRepository, TooManyNotesError
+from server.db.repositories import notes as notes_module
+from server.db.repositories.notes import Note, NoteChangedError, NoteRepository, TooManyNotesError
 
 
 def note(title: str, content: str = "text", user_id: str = "ann", repository: str = "", ident: str = "") -> Note:

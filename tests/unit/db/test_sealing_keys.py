@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from server.auth.secrets import SecretBox, SecretKeyError, SecretUnreadableError
 from server.db.database import KEY_FILE, open_database
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from tests.unit.db.another_program import another_program
 from tests.unit.db.conftest import save_settings
 

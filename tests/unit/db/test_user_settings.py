@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from tests.unit.db.another_program import another_program
 from tests.unit.db.conftest import save_settings
 

@@ -30,9 +30,9 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
 from server.conversation_manager.conversation_manager import ManagerParts
 from server.conversation_manager.standalone import StandaloneConversationManager
-from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
-from server.session.agents import UserSecrets
+from server.db.repositories.conversations import ConversationRecord
+from server.session.agents.agent_sessions import UserSecrets
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.settings.settings import Settings

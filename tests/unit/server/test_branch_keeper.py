@@ -13,8 +13,8 @@ from agent_core.events.messages import TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.terminal import TerminalObservation
-from server.db.conversations import ConversationRecord
 from server.db.database import Database, open_database
+from server.db.repositories.conversations import ConversationRecord
 from server.session.recorder import BranchKeeper
 
 

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from agent_core.llm.llm import LLM
 from agent_core.session.settings import SessionSettings
-from server.session.experiments import ExperimentManager
+from server.session.agents.experiments import ExperimentManager
 
 SETTINGS = SessionSettings(llm=LLM(model="openai/a", api_key=SecretStr("k")), max_iterations=7)
 

@@ -12,7 +12,7 @@ import pytest
 from agent_core.agent.base import AgentBase
 from server.cli.doctor import doctor
 from server.errors import ConfigurationError
-from server.session.models import ConversationModels
+from server.session.agents.models import ConversationModels
 from server.settings.loading import load_settings
 from server.settings.settings import Settings
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from server.db.user_settings import ProviderToken, StoredSettings
+from server.db.repositories.user_settings import ProviderToken, StoredSettings
 from server.errors import GitProviderError
 from server.git_providers.accounts import GitAccess
 from server.git_providers.http import MAX_VALUES, At, Form, HttpPool, message, read

@@ -20,7 +20,7 @@ from server.conversation_manager.conversation_manager import (
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.errors import DatabaseError
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
-from server.session.agents import UserSecrets
+from server.session.agents.agent_sessions import UserSecrets
 from server.session.recovery import MAX_RESUMES, RESUMES, resume_interrupted
 from server.settings.extensions import class_at
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello

@@ -8,7 +8,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM, CallContext
 from server.errors import SessionError
-from server.routes.microagents import MAX_EVENT_CHARS, remember_prompt
+from server.routes.conversations.microagents import MAX_EVENT_CHARS, remember_prompt
 from tests.unit.server.scripted_llm import Model, using
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.routes.git_providers import microagents_folder
+from server.routes.user.git_providers import microagents_folder
 
 
 @pytest.mark.parametrize(

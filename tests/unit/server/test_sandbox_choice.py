@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from agent_core.runtime.sandbox import NetworkWish
-from server.db.conversations import ConversationRecord
-from server.db.user_settings import StoredSettings
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.user_settings import StoredSettings
 from server.session.sandbox_choice import (
     ChosenSandbox,
     SandboxOptions,

@@ -10,8 +10,8 @@ import pytest
 from agent_core.errors import SandboxError
 from agent_core.runtime.sandbox import Sandbox, SandboxStatus
 from agent_core.testing.fake_sandbox import FakeProvider
-from server.db.conversations import ConversationRecord
-from server.session.agents import DeferredSandbox
+from server.db.repositories.conversations import ConversationRecord
+from server.session.agents.agent_sessions import DeferredSandbox
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.settings.settings import Settings
 

@@ -9,10 +9,10 @@ from agent_core.security.analyzer import LLMSecurityAnalyzer, SecurityAnalyzer
 from agent_core.security.analyzers import get_default_analyzer
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
 from agent_core.security.shell_rules import ShellRuleAnalyzer
-from server.db.conversations import ConversationRecord
-from server.db.user_settings import StoredSettings
-from server.session.agents import git_setup
-from server.session.models import ConversationModels
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.user_settings import StoredSettings
+from server.session.agents.agent_sessions import git_setup
+from server.session.agents.models import ConversationModels
 from server.session.user_settings import (
     ModelChoice,
     SettingsChange,

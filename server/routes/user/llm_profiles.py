@@ -29,13 +29,13 @@ from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
 from agent_core.llm.router import RouterLLM
 from server.auth.identity import Identity
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from server.dependencies import IdentityDependency, OwnConversation, Services, ServicesDependency
 from server.errors import ConversationNotFoundError
 from server.routes.query import PagingDependency
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
-from server.session.models import LLM_PROFILE, ConversationModels, problem_of
+from server.session.agents.models import LLM_PROFILE, ConversationModels, problem_of
 from server.session.user_settings import merge_settings, own_profiles
 from server.settings.llm_profiles import (
     ADDRESSES,

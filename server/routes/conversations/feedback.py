@@ -9,7 +9,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from server.db.errors import DatabaseError, InvalidPageError
-from server.db.feedback import Feedback
+from server.db.repositories.feedback import Feedback
 from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import PageId

@@ -16,10 +16,10 @@ from agent_core.events.event import utc_now
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
 from server.conversation_manager.forks import fork_conversation
-from server.db.conversations import ConversationRecord
 from server.db.errors import DatabaseError, InvalidPageError
-from server.db.idempotency_keys import Attempt
 from server.db.page_ids import NewestFirst
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.idempotency_keys import Attempt
 from server.dependencies import (
     ConversationId,
     IdempotencyKey,
@@ -31,12 +31,12 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
-from server.routes.llm_profiles import check_choice
-from server.routes.new_conversation import ConversationReply, check_own_model, create_once, is_unguessable
+from server.routes.conversations.new_conversation import ConversationReply, check_own_model, create_once, is_unguessable
 from server.routes.query import PageId, RepositoryQuery
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
-from server.session.programs import ProgramSettings
+from server.routes.user.llm_profiles import check_choice
+from server.session.agents.programs import ProgramSettings
 from server.session.user_settings import masker_of
 from server.settings.git_hosts import Provider
 from server.settings.llm_profiles import ProfileName

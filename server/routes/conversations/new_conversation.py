@@ -19,19 +19,20 @@ from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.session.settings import AgentOptions
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationStatus
-from server.db.conversations import ConversationRecord
 from server.db.errors import ConversationExistsError
-from server.db.idempotency_keys import Attempt
-from server.db.user_settings import StoredSettings
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.idempotency_keys import Attempt
+from server.db.repositories.user_settings import StoredSettings
 from server.dependencies import IdempotencyKey, IdentityDependency, Services, ServicesDependency, find_conversation
 from server.errors import GitProviderError, ReplyError
 from server.git_providers.kinds import KINDS
 from server.routes.replies import ErrorReply, errors, status_error
 from server.routes.route_classes import make_router
-from server.session.agents import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
+from server.session.agents.agent_sessions import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
+from server.session.agents.models import LLM_PROFILE, ConversationModels, lacks_key, problem_of
+from server.session.agents.programs import PROGRAM, ProgramSettings, sealed_program
+from server.session.agents.web_search import SearchKeyRefusedError, SearchUnreachableError, search_key
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
-from server.session.models import LLM_PROFILE, ConversationModels, lacks_key, problem_of
-from server.session.programs import PROGRAM, ProgramSettings, sealed_program
 from server.session.sandbox_choice import (
     SANDBOX,
     ChosenSandbox,
@@ -41,7 +42,6 @@ from server.session.sandbox_choice import (
     refuse_what_lacks,
 )
 from server.session.user_settings import masker_of
-from server.session.web_search import SearchKeyRefusedError, SearchUnreachableError, search_key
 from server.session.web_session import ImagesRefusedError
 from server.settings.git_hosts import Provider
 from server.settings.llm_profiles import ProfileName

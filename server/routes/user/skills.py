@@ -13,13 +13,13 @@ from pydantic import BaseModel, Field
 from agent_core.errors import DrydockError, SkillValidationError
 from agent_core.skills.skill import Skill
 from server.db.errors import DatabaseError
-from server.db.user_skills import StoredSkill, TooManySkillsError
+from server.db.repositories.user_skills import StoredSkill, TooManySkillsError
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency
 from server.routes.replies import Confirmation, errors
 from server.routes.route_classes import make_router
-from server.session.agent_context import own_skill
+from server.session.agents.agent_context import own_skill
 
 logger = logging.getLogger(__name__)
 router = make_router("/api")

@@ -14,12 +14,12 @@ from starlette.routing import BaseRoute, Route
 
 from agent_core.mcp.grants import SIGN_IN_SECONDS
 from agent_core.mcp.oauth import SignInError, client_document
-from server.db.mcp_sign_ins import TooManySignInsError
+from server.db.repositories.mcp_sign_ins import TooManySignInsError
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, services_of
 from server.errors import ConversationNotFoundError
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
-from server.session.mcp_sign_ins import CALLBACK, CLIENT_DOCUMENT, SignInUnknownError
+from server.session.agents.mcp_sign_ins import CALLBACK, CLIENT_DOCUMENT, SignInUnknownError
 
 router = make_router("/api/mcp-sign-ins")
 

@@ -20,8 +20,8 @@ from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
 from server.db.engine import Engines
 from server.db.errors import ConversationExistsError
-from server.db.idempotency_keys import sending_scope
 from server.db.page_ids import NewestFirst, newest_first, page_of
+from server.db.repositories.idempotency_keys import sending_scope
 from server.db.tables import chat_turns, conversations, feedback, idempotency_keys, webhook_positions
 from server.db.writer import TableRepository, Writer
 

@@ -9,8 +9,8 @@ from agent_core.mcp.servers import servers_of
 from agent_core.skills.context import AgentContext
 from agent_core.skills.files import is_skill_file, skill_from_text, unusable_file
 from agent_core.skills.skill import Skill
-from server.db.user_settings import StoredSettings
-from server.db.user_skills import StoredSkill
+from server.db.repositories.user_settings import StoredSettings
+from server.db.repositories.user_skills import StoredSkill
 from server.settings.settings import Settings
 
 

@@ -18,7 +18,7 @@ from agent_core.llm.router import RouterLLM
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.routes import HOST_CREDENTIALS
 from agent_core.spelling import did_you_mean
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from server.errors import ConfigurationError
 from server.session.user_settings import (
     ModelChoice,

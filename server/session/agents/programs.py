@@ -37,9 +37,9 @@ from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
 from agent_core.tools.spec import ToolMakerState, WorkspacePlace
 from agent_core.version import VERSION
 from server.auth.secrets import SecretBox, SecretUnreadableError
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from server.errors import SessionError
-from server.session.models import address_problem
+from server.session.agents.models import address_problem
 from server.settings.llm_profiles import users_problem
 
 PROGRAM: Final = "program"

@@ -14,11 +14,11 @@ from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from server.conversation_manager.forks import sandbox_of
 from server.dependencies import OwnConversation, ServicesDependency, conversation_not_found
 from server.errors import AgentAtWorkError, ReplyError, SessionError
-from server.routes.conversation_events import Done
-from server.routes.new_conversation import check_own_model
+from server.routes.conversations.events import Done
+from server.routes.conversations.new_conversation import check_own_model
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import CLIENT_GONE, make_router, while_connected
-from server.session.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
+from server.session.agents.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
 
 router = make_router("/api/conversations/{conversation_id}")
 

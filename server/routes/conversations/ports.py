@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError, SandboxClosedError
 from agent_core.runtime.channel.tunnels import listening
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency

@@ -11,13 +11,13 @@ from fastapi import Path, Query
 from pydantic import BaseModel, Field, StringConstraints
 
 from server.db.errors import DatabaseError, InvalidPageError
-from server.db.notes import Note, NoteChangedError, TooManyNotesError
+from server.db.repositories.notes import Note, NoteChangedError, TooManyNotesError
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import PageId
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
-from server.session.notes import MAX_FOUND, NoteContent, NoteTitle, RepositoryName, masked
+from server.session.agents.notes import MAX_FOUND, NoteContent, NoteTitle, RepositoryName, masked
 from server.wire.envelope import wire_time
 
 logger = logging.getLogger(__name__)

@@ -23,11 +23,11 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.memory.transcript import ViewEvent, as_text, shortened, tagged
 from agent_core.skills.skill import Skill
 from server.conversation_manager.conversation_manager import ConversationStatus, conversation_info
-from server.db.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord
 from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency
 from server.errors import ReplyError, SessionError
 from server.git_providers.accounts import GitAccounts
-from server.routes.conversations import ConversationList, PageLimit, conversation_page
+from server.routes.conversations.conversations import ConversationList, PageLimit, conversation_page
 from server.routes.query import LINKED, PageId, PagingDependency
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router

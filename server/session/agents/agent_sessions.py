@@ -42,9 +42,9 @@ from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
 from server.auth.secrets import SecretBox, SecretUnreadableError
-from server.db.conversations import ConversationRecord
 from server.db.database import Database
-from server.db.user_settings import ProviderToken, StoredSettings
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.user_settings import ProviderToken, StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
 from server.git_providers.kinds import (
     KINDS,
@@ -57,14 +57,15 @@ from server.git_providers.kinds import (
     shared_repository,
 )
 from server.git_providers.request_tools import RequestMaker, agent_tools
-from server.session.agent_context import agent_context, chosen
+from server.session.agents.agent_context import agent_context, chosen
+from server.session.agents.experiments import ExperimentManager
+from server.session.agents.mcp_sign_ins import McpSignIns
+from server.session.agents.models import LLM_PROFILE, ConversationModels
+from server.session.agents.notes import note_tool, told_notes
+from server.session.agents.plugins import Plugins
+from server.session.agents.programs import opened_program, run_by_program
+from server.session.agents.web_search import SearchService, search_key, search_tools
 from server.session.client_tools import declared_tools
-from server.session.experiments import ExperimentManager
-from server.session.mcp_sign_ins import McpSignIns
-from server.session.models import LLM_PROFILE, ConversationModels
-from server.session.notes import note_tool, told_notes
-from server.session.plugins import Plugins
-from server.session.programs import opened_program, run_by_program
 from server.session.repository_sandbox import Choices, settle
 from server.session.sandbox_choice import (
     ChosenSandbox,
@@ -78,7 +79,6 @@ from server.session.sandbox_choice import (
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes, app_ports
 from server.session.unfinished import seed_of
 from server.session.user_settings import DEMO_PREFIX, merge_settings, sandbox_environment, secret_values
-from server.session.web_search import SearchService, search_key, search_tools
 from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, read_config
 from server.settings.settings import Settings
 from server.settings.text_fields import secret_variables

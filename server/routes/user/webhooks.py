@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from agent_core.destinations import PORTS
 from server.db.errors import TooManyWebhooksError
-from server.db.webhooks import MAX_PER_USER, StoredWebhook, WebhookChanges
+from server.db.repositories.webhooks import MAX_PER_USER, StoredWebhook, WebhookChanges
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, identity_of, services_of
 from server.doors.webhooks.delivery import EVENT_TYPES
 from server.doors.webhooks.sender import new_secret, secret_problem

@@ -28,10 +28,10 @@ from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from server.db.database import Database
-from server.db.plugins import SERVER, PluginRepository, StoredPlugin, owner_of
-from server.db.user_settings import StoredSettings
+from server.db.repositories.plugins import SERVER, PluginRepository, StoredPlugin, owner_of
+from server.db.repositories.user_settings import StoredSettings
 from server.git_providers.kinds import Credentials, base_url, credentials, known_tokens
-from server.session.plugin_fetch import Fetched, PluginError, fetch
+from server.session.agents.plugin_fetch import Fetched, PluginError, fetch
 from server.settings.plugin_source import PluginSource
 from server.settings.settings import Settings
 

@@ -17,7 +17,7 @@ from agent_core.errors import DrydockError
 from agent_core.runtime.transfers import list_folder
 from server.dependencies import OwnConversation, ServicesDependency
 from server.errors import ReplyError
-from server.routes.conversation_files import NO_SANDBOX, refusal, workspace_of
+from server.routes.conversations.files import NO_SANDBOX, refusal, workspace_of
 from server.routes.query import FilePath
 from server.routes.replies import errors
 from server.routes.route_classes import WatchedRoute, make_router

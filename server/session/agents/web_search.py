@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from agent_core.mcp.tool import OwnTool, own_tool
 from agent_core.tools.spec import ToolAnnotations
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from server.errors import GitProviderError, ServerError
 from server.git_providers.http import Api, HttpPool, list_at, text_at
 from server.git_providers.model import TokenRefusedError

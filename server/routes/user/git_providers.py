@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr
 
 from agent_core.events.event import utc_now
 from agent_core.skills.files import split_frontmatter
-from server.db.user_settings import ProviderToken, StoredSettings
+from server.db.repositories.user_settings import ProviderToken, StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency, identity_of, services_of
 from server.errors import ReplyError
 from server.git_providers.accounts import GitAccounts

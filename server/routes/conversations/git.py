@@ -11,13 +11,13 @@ from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError, SandboxClosedError
 from agent_core.session.repository import folder_of
-from server.db.conversations import ConversationRecord
 from server.db.errors import InvalidPageError
 from server.db.page_ids import page_id as make_page_id
 from server.db.page_ids import position
+from server.db.repositories.conversations import ConversationRecord
 from server.dependencies import OwnConversation, Services, ServicesDependency
 from server.errors import ReplyError
-from server.routes.conversation_files import STATUSES, refusal
+from server.routes.conversations.files import STATUSES, refusal
 from server.routes.query import LINKED, FilePath, PageId, PagingDependency
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import WatchedJsonRoute, make_router

@@ -14,7 +14,7 @@ from agent_core.errors import DrydockError
 from agent_core.security.secrets import MAX_VALUE_BYTES
 from server.auth.identity import Identity
 from server.auth.secrets import SecretUnreadableError
-from server.db.user_secrets import SecretExistsError, TooManySecretsError
+from server.db.repositories.user_secrets import SecretExistsError, TooManySecretsError
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency

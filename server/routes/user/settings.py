@@ -9,11 +9,12 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, SecretStr
 
 from agent_core.errors import DrydockError
-from server.db.user_settings import StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.replies import MEANINGS, Confirmation, ErrorReply, errors
 from server.routes.route_classes import make_router
+from server.session.agents.web_search import SearchKeyRefusedError, SearchUnreachableError
 from server.session.sandbox_choice import SANDBOX_FIELDS, SandboxRefusedError, check_of_settings, refuse_what_lacks
 from server.session.user_settings import (
     KEPT_WHEN_NULL,
@@ -23,7 +24,6 @@ from server.session.user_settings import (
     merged,
     public_form,
 )
-from server.session.web_search import SearchKeyRefusedError, SearchUnreachableError
 from server.settings.mcp_config import HiddenSecretError
 
 logger = logging.getLogger(__name__)

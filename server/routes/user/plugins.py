@@ -9,14 +9,14 @@ from typing import Annotated, Any
 from fastapi import Path
 from pydantic import BaseModel, Field
 
-from server.db.plugins import SERVER, PluginTakenError
+from server.db.repositories.plugins import SERVER, PluginTakenError
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency
 from server.routes.replies import Confirmation, errors
 from server.routes.route_classes import make_router
-from server.session.plugin_fetch import PluginError
-from server.session.plugins import InstalledPlugin, servers_of_plugin, source_of
+from server.session.agents.plugin_fetch import PluginError
+from server.session.agents.plugins import InstalledPlugin, servers_of_plugin, source_of
 from server.wire.envelope import wire_time
 
 router = make_router("/api")

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from server.dependencies import OwnConversation, ServicesDependency, conversation_not_found
 from server.errors import ReplyError
-from server.routes.conversation_events import Done
+from server.routes.conversations.events import Done
 from server.routes.query import LINKED, PagingDependency
 from server.routes.replies import errors
 from server.routes.route_classes import make_router

@@ -11,14 +11,14 @@ from agent_core.events.control import Recorded
 from agent_core.events.event import utc_now
 from agent_core.events.stream import EventStream
 from server.conversation_manager.conversation_manager import ConversationStatus
-from server.db.conversations import ConversationRecord
 from server.db.database import Database
-from server.db.idempotency_keys import Attempt
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.idempotency_keys import Attempt
 from server.dependencies import IdempotencyKey, IdentityDependency, ServicesDependency, find_conversation
-from server.routes.new_conversation import ConversationReply, chosen_sandbox, create_once
+from server.routes.conversations.new_conversation import ConversationReply, chosen_sandbox, create_once
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import JsonRoute, make_router
-from server.session.models import ConversationModels
+from server.session.agents.models import ConversationModels
 from server.session.sandbox_choice import SANDBOX, SandboxOptions
 from server.session.titles import title_from_message
 from server.session.unfinished import unfinished_conversation

@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from agent_core.errors import ToolError
 from agent_core.mcp.tool import OwnTool, own_tool
 from agent_core.tools.spec import ToolAnnotations
-from server.db.conversations import ConversationRecord
 from server.db.database import Database
-from server.db.notes import Note
+from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.notes import Note
 from server.git_providers.request_tools import SERVER_NAME
 from server.session.user_settings import masker_of
 

@@ -1,0 +1,1 @@
+"""What is kept beside the event log: one repository for each noun."""

@@ -1,0 +1,1 @@
+"""The routes of conversations: made, led, read, and what is in their workspaces."""

@@ -1,0 +1,1 @@
+"""The routes of a user: settings, keys, accounts, and what their agents are to know."""
