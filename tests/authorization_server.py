@@ -38,7 +38,8 @@ class Issued:
 class AuthorizationServer:
     """Gives out tokens. `changes` are laid over its description; `consent`: "at once", "ask" (a page) or "refuse".
 
-    `asked` holds the parameters of all requests by path; `lifetime` is how long tokens last by what is said of them.
+    `asked` holds the parameters of all requests by path; `lifetime` is how long tokens last by what is said of them;
+    `instead` has by path what answers in the place of the usual.
     """
 
     url: str = ""
@@ -56,6 +57,8 @@ class AuthorizationServer:
     refresh_tokens: dict[str, Issued] = field(default_factory=dict)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     refresh_status: int = 200
+    refresh_error: str = "server_error"
+    instead: dict[str, Callable[[Request], Awaitable[Response]]] = field(default_factory=dict)
 
     def asked_at(self, path: str) -> list[dict[str, str]]:
         return [values for at, values in self.asked if at == path]
@@ -66,14 +69,19 @@ class AuthorizationServer:
             token.is_over = True
 
     def app(self) -> Starlette:
-        routes = [
-            Route("/.well-known/oauth-authorization-server", self._describe),
-            Route("/register", self._register, methods=["POST"]),
-            Route("/authorize", self._authorize, methods=["GET", "POST"]),
-            Route("/token", self._token, methods=["POST"]),
-            Route("/revoke", self._revoke, methods=["POST"]),
-        ]
-        return Starlette(routes=routes)
+        usual = {
+            "/.well-known/oauth-authorization-server": self._describe,
+            "/register": self._register,
+            "/authorize": self._authorize,
+            "/token": self._token,
+            "/revoke": self._revoke,
+        }
+
+        async def answer(request: Request) -> Response:
+            path = request.url.path
+            return await self.instead.get(path, usual[path])(request)
+
+        return Starlette(routes=[Route(path, answer, methods=["GET", "POST"]) for path in usual])
 
     async def _describe(self, request: Request) -> Response:
         described = {
@@ -138,7 +146,7 @@ class AuthorizationServer:
                 return JSONResponse({"error": "invalid_grant"}, 400)
             return self._given(Issued(asked.get("scope", "read"), values["resource"], client["client_id"]))
         if self.refresh_status != 200:
-            return JSONResponse({"error": "server_error"}, self.refresh_status)
+            return JSONResponse({"error": self.refresh_error}, self.refresh_status)
         old = self.refresh_tokens.get(values.get("refresh_token", ""))
         if old is None or old.is_over or old.client_id != client["client_id"] or old.resource != values.get("resource"):
             return JSONResponse({"error": "invalid_grant"}, 400)

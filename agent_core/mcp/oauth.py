@@ -43,12 +43,16 @@ if TYPE_CHECKING:
 CLIENT_NAME: Final = f"Drydock {VERSION}"
 LIMIT_SECONDS: Final = 15.0
 """For each request."""
+BEGIN_LIMITS: Final = 4
+"""So many times as long as one request may all those take with which a sign-in begins."""
 MAX_ANSWER_BYTES: Final = 256 * 1024
 MAX_TOKEN_SECONDS: Final = 10 * 365 * 86_400
 
 _METHODS: Final = ("client_secret_basic", "client_secret_post", "none")
 """How a client may show who it is at the token endpoint, the best first."""
 _ERROR_CODE: Final = re.compile(r"[a-z_]{1,60}")
+_ENDING: Final = ("invalid_grant", "invalid_client")
+"""What is said of a sign-in, or of a registration, that counts no more (RFC 6749, section 5.2): all else may pass."""
 
 
 class SignInError(McpServerError):
@@ -107,6 +111,21 @@ class OAuthClient:
         is used again where it still fits, and where more rights are wanted, those it has are asked for again.
         `document_url` is where this client describes itself to everybody.
         """
+        limit = BEGIN_LIMITS * self._limit_seconds
+        try:
+            async with asyncio.timeout(limit):
+                return await self._begun(redirect_uri, auth, challenge, known, document_url)
+        except TimeoutError:
+            raise SignInError(f"after {limit:g} s it was not found out where to sign in; try again later") from None
+
+    async def _begun(
+        self,
+        redirect_uri: str,
+        auth: McpAuth,
+        challenge: Challenge | None,
+        known: Grant | None,
+        document_url: str | None,
+    ) -> PendingSignIn:
         challenge = challenge or await self._probe()
         described = await self._described(challenge.metadata_url)
         resource = self._server
@@ -337,9 +356,10 @@ class OAuthClient:
 
         asked_at = self._now()
         status, body = await self._post_form(endpoints.token, client, values)
-        if status not in (200, 201):
+        code = _code_in(body)
+        if code or status not in (200, 201):  # some have the status 200 for their errors, too
             text = f"the server of tokens gave none: {_error_in(status, body)}"
-            raise SignInOverError(text) if 400 <= status < 500 and status not in (408, 429) else SignInError(text)
+            raise SignInOverError(text) if code in _ENDING and status < 500 else SignInError(text)
         try:
             found = OAuthToken.model_validate_json(body)
         except ValidationError:
@@ -469,13 +489,19 @@ def _same_issuer(one: str, other: str) -> bool:
     return issuers_match(one, other)
 
 
-def _error_in(status: int, body: bytes) -> str:
+def _code_in(body: bytes) -> str:
+    """The code of the error that an answer tells of; empty where it tells of none."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        value = None
+        return ""
     code = value.get("error") if isinstance(value, dict) else None
-    return f"{_error_code(code)} (HTTP status {status})" if isinstance(code, str) else f"HTTP status {status}"
+    return code if isinstance(code, str) else ""
+
+
+def _error_in(status: int, body: bytes) -> str:
+    code = _code_in(body)
+    return f"{_error_code(code)} (HTTP status {status})" if code else f"HTTP status {status}"
 
 
 def _error_code(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.grants import Challenge, Grant, PendingSignIn, ServerSignIn, canonical, challenge_of
-from agent_core.mcp.oauth import OAuthClient, SignInOverError, shown
+from agent_core.mcp.oauth import OAuthClient, SignInError, SignInOverError, shown
 
 if TYPE_CHECKING:
     from httpx2 import Auth
@@ -44,7 +44,7 @@ class SignIns:
     """One user's sign-ins, for all who use them at the same time. `advice` says where to sign in.
 
     `hosts` and `loopback` are those of `OAuthClient`. A token is renewed by one at a time: renewing often ends the old
-    one.
+    one. Those who wait meanwhile have what that one has got, or why it got none.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class SignIns:
         self._loopback = loopback
         self._now = now
         self._locks: dict[str, asyncio.Lock] = {}
+        self._failures: dict[str, SignInError] = {}
 
     async def begin(self, server: McpServer, *, redirect_uri: str, document_url: str | None = None) -> PendingSignIn:
         """Begin to sign in; raises `SignInError`."""
@@ -97,13 +98,17 @@ class SignIns:
         sign_in = await self._store.load(address)
         if sign_in is None or sign_in.grant is None:
             return None
+        grant: Grant | None = sign_in.grant
         if not self._is_fresh(sign_in.grant, refused):
-            async with self._lock(address):
-                sign_in = await self._renewed(address, refused)
-        if sign_in is None or sign_in.grant is None:
+            try:
+                grant = await self._renewed(address, refused)
+            except SignInError:
+                if not self._is_fresh(sign_in.grant, refused, early_seconds=0):
+                    raise  # else it lasts for a moment yet
+        if grant is None:
             return None
-        self._hide(sign_in.grant)
-        return sign_in.grant.access_token.get_secret_value()
+        self._hide(grant)
+        return grant.access_token.get_secret_value()
 
     async def wanted(self, server: str, challenge: Challenge) -> None:
         """Note what a server wants of its user, for when they sign in."""
@@ -164,27 +169,34 @@ class SignIns:
 
         return TokenAuth()
 
-    async def _renewed(self, address: str, refused: str | None) -> ServerSignIn | None:
+    async def _renewed(self, address: str, refused: str | None) -> Grant | None:
         """Renew the token, unless somebody else has; one that cannot be renewed is forgotten."""
-        sign_in = await self._store.load(address)
-        if sign_in is None or sign_in.grant is None or self._is_fresh(sign_in.grant, refused):
-            return sign_in
-        try:
-            async with self._client(address) as client:
-                fresh = await client.refresh(sign_in.grant)
-        except SignInOverError:
-            now = await self._store.load(address)
-            if now is not None and now.grant is not None and now.grant != sign_in.grant:
-                return now  # another program was faster
-            sign_in = sign_in.model_copy(update={"grant": None, "is_wanted": True})
-        else:
+        before = self._failures.get(address)
+        async with self._lock(address):
+            sign_in = await self._store.load(address)
+            if sign_in is None or sign_in.grant is None or self._is_fresh(sign_in.grant, refused):
+                return sign_in.grant if sign_in is not None else None
+            if (failure := self._failures.get(address)) is not None and failure is not before:
+                raise SignInError(str(failure))
+            try:
+                async with self._client(address) as client:
+                    fresh = await client.refresh(sign_in.grant)
+            except SignInOverError as error:
+                now = await self._store.load(address)
+                if now is not None and now.grant is not None and now.grant != sign_in.grant:
+                    return now.grant  # another program was faster
+                logger.warning("the sign-in with the MCP server %s is over: %s", shown(address), error)
+                await self._store.save(sign_in.model_copy(update={"grant": None, "is_wanted": True}))
+                return None
+            except SignInError as error:
+                self._failures[address] = error
+                raise
             self._hide(fresh)
-            sign_in = sign_in.model_copy(update={"grant": fresh})
-        await self._store.save(sign_in)
-        return sign_in
+            await self._store.save(sign_in.model_copy(update={"grant": fresh}))
+            return fresh
 
-    def _is_fresh(self, grant: Grant, refused: str | None) -> bool:
-        early = EARLY_SECONDS if grant.refresh_token is not None else 0.0
+    def _is_fresh(self, grant: Grant, refused: str | None, *, early_seconds: float = EARLY_SECONDS) -> bool:
+        early = early_seconds if grant.refresh_token is not None else 0.0
         is_over = grant.expires_at is not None and self._now() > grant.expires_at - early
         return not is_over and grant.access_token.get_secret_value() != refused
 

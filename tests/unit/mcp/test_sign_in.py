@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
+from agent_core.mcp import oauth
 from agent_core.mcp.config import McpAuth, McpServer
 from agent_core.mcp.grants import Challenge, ServerSignIn, canonical, challenge_of, sign_in_id
 from agent_core.mcp.oauth import OAuthClient, SignInError
@@ -66,6 +69,16 @@ async def said(servers: McpServers, name: str) -> str:
     return " ".join(part.text for part in (await call(servers, name)).content if part.type == "text")
 
 
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+def says(body: str | bytes, status: int = 200, **headers: str) -> Answer:
+    async def answer(request: Request) -> Response:
+        return Response(body, status, headers)
+
+    return answer
+
+
 async def test_a_server_that_wants_a_sign_in_is_used_as_soon_as_its_user_has_signed_in(sign_ins: SignIns) -> None:
     async with guarded_tools() as tools, connected(sign_ins, tools) as servers:
         assert servers.tools() == []
@@ -80,7 +93,7 @@ async def test_a_server_that_wants_a_sign_in_is_used_as_soon_as_its_user_has_sig
         assert (await said(servers, "whoami")).startswith("[Tool 'whoami' executed.] whoami with ")
 
 
-async def test_the_sign_in_is_asked_for_as_the_protocol_says(sign_ins: SignIns) -> None:
+async def test_the_sign_in_is_asked_for_as_the_protocolsays(sign_ins: SignIns) -> None:
     async with guarded_tools() as tools:
         opened = await signed_in(sign_ins, tools)
         assert opened["resource"] == [tools.url]
@@ -158,20 +171,153 @@ async def test_where_nothing_can_be_renewed_the_user_is_asked_again_and_the_tool
             assert "executed" in await said(servers, "whoami")
 
 
+ILL = [
+    (503, "server_error"),
+    (500, "invalid_grant"),
+    (400, "temporarily_unavailable"),
+    (400, "invalid_request"),
+    (401, "unauthorized_client"),
+    (403, ""),
+    (404, ""),
+    (429, "slow_down"),
+    (302, ""),
+]
+
+
 async def test_a_server_of_tokens_that_is_ill_costs_no_sign_in(sign_ins: SignIns, store: KeptInMemory) -> None:
     async with guarded_tools() as tools:
         await signed_in(sign_ins, tools)
         async with connected(sign_ins, tools) as servers:
             tools.tokens.end_tokens()
-            tools.tokens.refresh_status = 503
-            text = await said(servers, "whoami")
-            assert (
-                "no token could be had for it: the server of tokens gave none: server_error (HTTP status 503)" in text
-            )
-            assert store.kept[tools.url].grant is not None
-            assert servers.wanted_sign_ins() == {}
+            for status, error in ILL:
+                tools.tokens.refresh_status, tools.tokens.refresh_error = status, error
+                text = await said(servers, "whoami")
+                words = f"{error} (HTTP status {status})" if error else f"HTTP status {status}"
+                assert f"no token could be had for it: the server of tokens gave none: {words}" in text
+                assert store.kept[tools.url].grant is not None
+                assert servers.wanted_sign_ins() == {}
             tools.tokens.refresh_status = 200
             assert "executed" in await said(servers, "whoami")
+
+
+async def test_a_registration_that_is_forgotten_there_is_made_anew_with_the_next_sign_in(
+    sign_ins: SignIns, store: KeptInMemory
+) -> None:
+    async with guarded_tools() as tools:
+        for status in (400, 401, 200):
+            await signed_in(sign_ins, tools)
+            token = await sign_ins.token(tools.url)
+            tools.tokens.clients.clear()
+            tools.tokens.instead["/token"] = says('{"error": "invalid_client"}', status)
+            assert await sign_ins.token(tools.url, refused=token) is None
+            assert store.kept[tools.url].grant is None
+            tools.tokens.instead.clear()
+        assert len(tools.tokens.asked_at("register")) == 3
+
+
+async def test_a_token_is_shown_as_long_as_it_lasts_though_it_cannot_be_renewed(store: KeptInMemory) -> None:
+    now = [1_000.0]
+    sign_ins = SignIns(store, advice="", now=lambda: now[0])
+    async with guarded_tools(lifetime=100) as tools:
+        await signed_in(sign_ins, tools)
+        token = await sign_ins.token(tools.url)
+        tools.tokens.refresh_status = 503
+        now[0] += 90
+        assert await sign_ins.token(tools.url) == token
+        now[0] += 20
+        with pytest.raises(SignInError, match="HTTP status 503"):
+            await sign_ins.token(tools.url)
+
+
+async def test_those_who_wait_for_a_token_are_told_why_there_is_none_and_do_not_ask_again(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        await signed_in(sign_ins, tools)
+        token = await sign_ins.token(tools.url)
+        is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def slow(request: Request) -> Response:
+            tools.tokens.asked.append(("slow", {}))
+            is_asked.set()
+            await may_answer.wait()
+            return Response("<h1>Bad gateway</h1>", 502)
+
+        tools.tokens.instead["/token"] = slow
+        asking = [asyncio.create_task(sign_ins.token(tools.url, refused=token)) for _ in range(5)]
+        await is_asked.wait()
+        may_answer.set()
+        problems = await asyncio.gather(*asking, return_exceptions=True)
+        assert {f"{one}" for one in problems} == {"the server of tokens gave none: HTTP status 502"}
+        assert len(tools.tokens.asked_at("slow")) == 1
+
+
+METADATA = "/.well-known/oauth-authorization-server"
+GARBAGE: dict[str, tuple[str, Answer, str]] = {
+    "a description that is a page": (METADATA, says("<html>"), "does not describe itself"),
+    "a description that is null": (METADATA, says("null"), "does not describe itself"),
+    "a description that leads elsewhere": (METADATA, says("", 302, location="https://x.example/"), "describe itself"),
+    "a description without an end of nesting": (METADATA, says("[" * 200_000), "does not describe itself"),
+    "a registration that is a page": ("/register", says("<html>", 201), "the answer is no registration"),
+    "a registration without a client": ("/register", says("{}", 201), "the answer is no registration"),
+    "a registration with a client that is null": ("/register", says('{"client_id": null}', 201), "no registration"),
+    "a registration of another address": (
+        "/register",
+        says('{"client_id": "a", "redirect_uris": ["https://x.example/"]}', 201),
+        "its redirect address was replaced",
+    ),
+    "a registration that leads elsewhere": ("/register", says("", 307, location="https://x.example/"), "status 307"),
+    "a token that is a page": ("/token", says("<html>"), "not of the form that it has to be"),
+    "a token that is a list": ("/token", says("[]"), "not of the form that it has to be"),
+    "a token for another kind of request": ("/token", says('{"access_token": "a", "token_type": "mac"}'), "the form"),
+    "a token with a line end": (
+        "/token",
+        says('{"access_token": "a\\nX-Evil: 1", "token_type": "bearer"}'),
+        "gave one that cannot be sent",
+    ),
+    "a token that leads elsewhere": ("/token", says("", 307, location="https://x.example/"), "HTTP status 307"),
+    "a token without end": ("/token", says(b"{" + b" " * 400_000), "more than 262144 bytes"),
+}
+
+
+async def test_whatever_a_server_of_tokens_answers_it_is_told_what_was_wrong_with_it(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        for path, answer, problem in GARBAGE.values():
+            tools.tokens.instead = {path: answer}
+            with pytest.raises(SignInError, match=problem):
+                await signed_in(sign_ins, tools)
+        tools.tokens.instead.clear()
+        await signed_in(sign_ins, tools)
+
+
+async def test_a_server_of_tokens_that_is_silent_is_waited_for_no_longer_than_the_limit(sign_ins: SignIns) -> None:
+    async def silent(request: Request) -> Response:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        return Response()
+
+    async with guarded_tools(instead={"/token": silent}) as tools:
+        pending = await sign_ins.begin(address_of(tools), redirect_uri=BACK)
+        answer = await browse(pending.url)
+        async with OAuthClient(tools.url, limit_seconds=0.2) as client:
+            with pytest.raises(SignInError, match=r"/token did not answer within 0\.2 s"):
+                await client.finish(pending, answer)
+
+
+async def test_a_server_whose_answers_are_all_slow_is_waited_for_no_longer_than_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(oauth, "BEGIN_LIMITS", 0)
+    async with guarded_tools() as tools, OAuthClient(tools.url) as client:
+        with pytest.raises(SignInError, match="after 0 s it was not found out where to sign in"):
+            await client.begin(redirect_uri=BACK, auth=McpAuth())
+
+
+async def test_a_server_that_names_no_address_is_told_so(sign_ins: SignIns) -> None:
+    async with guarded_tools() as tools:
+        tools.described = None
+        for named in ("http://[", "//", "javascript:alert(1)", "https://" + "a" * 5_000, "https://a:b", '"=,;'):
+            tools.header = f'Bearer resource_metadata="{named}"'
+            with pytest.raises(SignInError):
+                await sign_ins.begin(address_of(tools), redirect_uri=BACK)
 
 
 async def test_more_rights_are_asked_for_beside_those_that_there_are(sign_ins: SignIns) -> None:
