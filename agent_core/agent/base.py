@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import inspect
 import logging
-import re
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from agent_core.agent.toolbox import (
     structured,
 )
 from agent_core.agent.vision import vision_tools
+from agent_core.bounded_regex import SlowPatternError, does_match
 from agent_core.events.llm_events import ActionEvent, MessageEvent, SystemPromptEvent
 from agent_core.events.messages import Frozen, TextContent
 from agent_core.events.schema import Family
@@ -377,13 +377,20 @@ class AgentBase(Family):
         tools = {name: tool for name, tool in self.tools_map.items() if name not in before}
         others = frozenset(tools)
         for definition in definitions:
-            if self.filter_tools_regex is None or re.match(self.filter_tools_regex, definition.name):
+            if self.lets_through(definition.name):
                 if definition.name in tools:
                     raise ValueError(f"two tools are named {definition.name!r}; names must differ")
                 tools[definition.name] = definition
         self._tools_map = tools
         if client:
             self._brought = {**self._brought, client: frozenset(tools.keys() - others)}
+
+    def lets_through(self, name: str) -> bool:
+        """Whether `filter_tools_regex` lets a tool of this name be offered; `ValueError`: that takes too long."""
+        try:
+            return self.filter_tools_regex is None or does_match(self.filter_tools_regex, name)
+        except SlowPatternError as error:
+            raise ValueError(f"filter_tools_regex: for the tool {name!r} {error}") from None
 
     def attach_skills(self, found: Sequence[Skill]) -> None:
         """Have the tool for reading skills, added where it is needed, serve those of the workspace too.
@@ -404,8 +411,8 @@ class AgentBase(Family):
         of a default tool replaces that. Raises `ToolNotFoundError` for an unregistered tool, `ValueError` where two
         have the same name.
         """
-        found, regex = resolve_tools(self.tools, conv_state, shaped=structured), self.filter_tools_regex
-        own = {name: tool for name, tool in found.items() if regex is None or re.match(regex, name)}
+        found = resolve_tools(self.tools, conv_state, shaped=structured)
+        own = {name: tool for name, tool in found.items() if self.lets_through(name)}
         named = resolve_tools([Tool(name=name) for name in self.include_default_tools], conv_state)
         defaults = {name: tool for name, tool in named.items() if not isinstance(found.get(name), StructuredTool)}
         if doubled := own.keys() & defaults.keys():

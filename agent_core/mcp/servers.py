@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -258,8 +257,13 @@ class McpServers:
                     found.setdefault(tool.name, tool)
         return list(found.values())
 
-    def problems(self, taken: Collection[str] = (), pattern: str | None = None) -> dict[str, list[str]]:
-        """Why servers or tools cannot be used; `taken` as for `tools`, `pattern` matches the names that count."""
+    def problems(
+        self, taken: Collection[str] = (), lets_through: Callable[[str], bool] = lambda name: True
+    ) -> dict[str, list[str]]:
+        """Why servers or tools cannot be used; `taken` as for `tools`.
+
+        `lets_through` says which names count; where it raises `ValueError`, that is why.
+        """
         found: dict[str, list[str]] = {name: [reason] for name, reason in self._unusable.items()}
         owners: dict[str, str] = {}
         for connection in self._connections:
@@ -268,7 +272,11 @@ class McpServers:
                 own.append(f"it cannot be used: {connection.failure}")
             own.extend(f"its tool {name!r} is left out: {why}" for name, why in connection.left_out.items())
             for tool in connection.tools:
-                if pattern is not None and not re.match(pattern, tool.name):
+                try:
+                    if not lets_through(tool.name):
+                        continue
+                except ValueError as error:
+                    own.append(f"its tool {tool.name!r} is left out: {error}")
                     continue
                 owner = "the agent itself" if tool.name in taken else owners.setdefault(tool.name, connection.name)
                 if owner != connection.name:

@@ -6,12 +6,16 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from agent_core.bounded_regex import does_match
 from agent_core.errors import DrydockError, ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.plain_text import one_line
@@ -29,8 +33,12 @@ if TYPE_CHECKING:
 
 MAX_SCHEMA_CHARS = 200_000
 MAX_PROBLEMS = 5
+JUDGING_SECONDS = 0.5
 _MAX_SHOWN_CHARS = 200
 _ABOUT_THE_TEXT = frozenset({"pattern", "format", "minLength", "maxLength", "enum", "const"})
+
+_BY_NAMES = ("patternProperties", "additionalProperties", "unevaluatedProperties")
+_ends: ContextVar[float] = ContextVar("_ends", default=inf)
 
 
 def parameters_from(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,13 +58,15 @@ def parameters_from(schema: Mapping[str, Any]) -> dict[str, Any]:
 def problems_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[str]:
     """What is wrong with `arguments`, each with its place; values, which may be long or secret, are not repeated.
 
-    Of a text that refers to a secret only its type is judged. What cannot be judged here is left to the server.
+    Of a text that refers to a secret only its type is judged. What cannot be judged here, or not within
+    `JUDGING_SECONDS`, is left to the server.
     """
     # Lazy: its specifications take time to load, and only conversations with such servers need them.
     from referencing.exceptions import Unresolvable
 
     validator = _validator(json.dumps(parameters, sort_keys=True))
     found: list[str] = []
+    ends = _ends.set(time.monotonic() + JUDGING_SECONDS)
     try:
         for error in validator.iter_errors(dict(arguments)):
             if error.validator in _ABOUT_THE_TEXT and isinstance(error.instance, str) and is_reference(error.instance):
@@ -64,8 +74,10 @@ def problems_of(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> 
             found.append(_in_words(error))
             if len(found) == MAX_PROBLEMS:
                 break
-    except (re.error, Unresolvable, RecursionError):
+    except (ValueError, TimeoutError, Unresolvable, RecursionError):
         return found
+    finally:
+        _ends.reset(ends)
     return found
 
 
@@ -92,7 +104,7 @@ def _in_words(error: Any) -> str:
 def _validator(schema_text: str) -> Any:
     # Lazy for the reason given above.
     from jsonschema.exceptions import SchemaError
-    from jsonschema.validators import Draft202012Validator, validator_for
+    from jsonschema.validators import Draft202012Validator, extend, validator_for
     from referencing import Registry
 
     schema = json.loads(schema_text)
@@ -104,7 +116,28 @@ def _validator(schema_text: str) -> Any:
         raise ValueError(f"its inputSchema is no valid JSON schema: at {place}: {error.message[:200]}") from None
     except RecursionError:
         raise ValueError("its inputSchema is nested too deeply") from None
-    return kind(schema, registry=Registry())  # an empty registry: nothing is ever fetched
+    keywords = {name: _in_time(judge) for name, judge in kind.VALIDATORS.items()} | {"pattern": _in_time(_pattern)}
+    if "patternProperties" in schema_text:  # they would be matched without a limit
+        keywords |= dict.fromkeys(_BY_NAMES, lambda *_: ())
+    return extend(kind, keywords)(schema, registry=Registry())  # an empty registry: nothing is ever fetched
+
+
+def _in_time(judge: Callable[..., Iterable[Any] | None]) -> Callable[..., Iterable[Any] | None]:
+    """A keyword of JSON schema that raises `TimeoutError` when the time for a call's arguments is over."""
+
+    def judged(*what: Any) -> Iterable[Any] | None:
+        if time.monotonic() > _ends.get():
+            raise TimeoutError
+        return judge(*what)
+
+    return judged
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema.exceptions import ValidationError
+
+    if validator.is_type(instance, "string") and not does_match(pattern, instance, "search"):
+        yield ValidationError("does not match")
 
 
 MAX_TEXT_CHARS = 30_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,10 +12,20 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from agent_core.bounded_regex import (
+    MAX_PATTERN_CHARS,
+    SlowPatternError,
+    check_pattern,
+    does_match,
+    refuse_slow,
+)
 from agent_core.events.messages import Frozen
 
 HOOK_FILE: Final = ".openhands/hooks.json"
 """Where hooks are configured: in the project's folder, or else in the home directory."""
+MAX_MATCHERS: Final = 200
+
+logger = logging.getLogger(__name__)
 
 
 class HookEvent(StrEnum):
@@ -102,7 +113,7 @@ class HookMatcher(Frozen):
     the exact name.
     """
 
-    matcher: str = "*"
+    matcher: str = Field("*", max_length=MAX_PATTERN_CHARS)
     hooks: tuple[Hook, ...] = ()
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -120,17 +131,24 @@ class HookMatcher(Frozen):
         pattern = _pattern_of(matcher)
         if pattern is not None:
             try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"matcher {matcher!r} is no regular expression: {error}") from None
+                check_pattern(pattern)
+            except ValueError as error:
+                raise ValueError(f"matcher: {error}") from None
         return matcher
 
     def matches(self, tool_name: str) -> bool:
-        """Whether these hooks are meant for the tool; events without a tool match by ``*`` or nothing only."""
+        """Whether these hooks are meant for the tool; events without a tool match by ``*`` or nothing only.
+
+        Where that takes too long to find out they are: what may hold back is asked once more than is needed.
+        """
         if self.matcher.strip() in {"", "*"}:
             return True
         pattern = _pattern_of(self.matcher)
-        return self.matcher == tool_name if pattern is None else re.fullmatch(pattern, tool_name) is not None
+        try:
+            return self.matcher == tool_name if pattern is None else does_match(pattern, tool_name, "fullmatch")
+        except SlowPatternError as error:
+            logger.warning("hooks are asked about %r, although nobody knows whether they want it: %s", tool_name, error)
+            return True
 
 
 def _pattern_of(matcher: str) -> str | None:
@@ -162,6 +180,17 @@ class HookConfig(Frozen):
                 raise ValueError(f"hooks for {key!r} must be a list of matchers, not {type(matchers).__name__}")
             merged.setdefault(event_named(str(key)), []).extend(matchers)
         return merged
+
+    @field_validator("hooks")
+    @classmethod
+    def _matchers_are_quick(
+        cls, hooks: dict[HookEvent, tuple[HookMatcher, ...]]
+    ) -> dict[HookEvent, tuple[HookMatcher, ...]]:
+        matchers = [one.matcher for several in hooks.values() for one in several]
+        if len(matchers) > MAX_MATCHERS:
+            raise ValueError(f"there are {len(matchers)} matchers; at most {MAX_MATCHERS} are taken")
+        refuse_slow(filter(None, map(_pattern_of, matchers)))
+        return hooks
 
     @classmethod
     def load(cls, path: str | Path | None = None, working_dir: str | Path | None = None) -> Self:
@@ -200,7 +229,7 @@ class HookConfig(Frozen):
         both = dict(self.hooks)
         for event, matchers in other.hooks.items():
             both[event] = tuple(dict.fromkeys((*both.get(event, ()), *matchers)))
-        return HookConfig(hooks=both)
+        return self.model_copy(update={"hooks": both})
 
     def for_event(self, event: HookEvent, tool_name: str = "") -> tuple[CommandHook | PromptHook | AgentHook, ...]:
         return tuple(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from agent_core.agent.base import AgentBase
@@ -220,15 +220,18 @@ class ToolServers:
     def _take_tools(self) -> None:
         if self.servers.is_empty and not self._own_tools:
             return
-        pattern, taken = self._agent.filter_tools_regex, self._own_names()
+        taken = self._own_names()
         found: dict[str, McpTool] = {tool.name: tool for tool in self._own_tools if tool.name not in taken}
         found.update({tool.name: tool for tool in self.servers.tools(taken)})  # what is configured comes first
-        offered = [tool for tool in found.values() if pattern is None or re.match(pattern, tool.name)]
+        offered = []
+        for tool in found.values():
+            with suppress(ValueError):  # it is told as a problem
+                offered += [tool] if self._agent.lets_through(tool.name) else []
         self._agent.add_runtime_tools(offered, client=CLIENT)
         self.tools.replace(self._agent.tools_map)
 
     async def _tell(self) -> None:
-        problems = self.servers.problems(self._own_names(), self._agent.filter_tools_regex)
+        problems = self.servers.problems(self._own_names(), self._agent.lets_through)
         found = [(server, reason, "") for server, reasons in problems.items() for reason in reasons]
         wanted = self.servers.wanted_sign_ins()
         for server, reason, sign_in in [*found, *((name, text, one) for name, (one, text) in wanted.items())]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from agent_core.bounded_regex import MAX_PATTERN_CHARS, check_pattern, refuse_slow
 from agent_core.events.messages import Frozen
 
 
@@ -44,15 +44,13 @@ class Tool(Frozen):
         return {} if value is None else value
 
 
-def _checked_regex(value: str | None) -> str | None:
-    try:
-        re.compile(value or "")
-    except re.error as error:
-        raise ValueError(f"{value!r} is no regular expression: {error}") from None
-    return value
+def _for_names(pattern: str) -> str:
+    check_pattern(pattern)
+    refuse_slow([pattern])
+    return pattern
 
 
-NamesRegex = Annotated[Annotated[str, Field(max_length=1_000)] | None, AfterValidator(_checked_regex)]
+NamesRegex = Annotated[str, Field(max_length=MAX_PATTERN_CHARS), AfterValidator(_for_names)] | None
 """A field with a regular expression for names of tools, or None."""
 
 

@@ -20,7 +20,7 @@ LAYERS = [
     {"memory", "runtime", "mcp"},
     {"tools", "skills", "security", "llm"},
     {"events"},
-    {"errors", "version", "templates", "destinations", "json_values", "lazy_names", "spelling"},
+    {"errors", "version", "templates", "destinations", "json_values", "bounded_regex", "lazy_names", "spelling"},
 ]
 """agent_core from the top down: a module may import its own row's own package and the rows below."""
 
@@ -64,6 +64,7 @@ HOMES = {
         "drydock_client/http.py",
     },
     "jsonschema": {"agent_core/mcp"},
+    "regex": {"agent_core/bounded_regex.py"},
     "docker": {"agent_core/runtime/docker/engine.py", "agent_core/runtime/docker/images.py"},
     "sqlalchemy": {"server/db", "migrations"},
     "alembic": {"server/db", "migrations"},

@@ -116,6 +116,8 @@ def test_microagents_can_be_left_out() -> None:
         ({"preset": "fancy"}, r"preset\n.*there is no preset 'fancy'; give one of default, gpt5"),
         ({"preset": "default", "tools": ["grep"]}, "preset and tools exclude each other"),
         ({"filter_tools_regex": "("}, r"filter_tools_regex\n.*no regular expression"),
+        ({"filter_tools_regex": "(a|aa)+$"}, r"filter_tools_regex\n.*takes too long"),
+        ({"filter_tools_regex": "(?R)"}, r"filter_tools_regex\n.*no regular expression"),
         ({"enable_cmd": "perhaps"}, "enable_cmd\n.*valid boolean"),
         ({"tool_concurrency_limit": 0}, "tool_concurrency_limit\n"),
         ({"enable_magic": True}, "enable_magic\n"),

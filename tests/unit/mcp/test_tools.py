@@ -189,6 +189,27 @@ def test_a_schema_is_used_as_it_is_or_refused(schema: dict[str, Any], problem: s
         parameters_from(schema)
 
 
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        ({"properties": {"a": {"pattern": "^(a|aa)+$"}}}, {"a": "a" * 60 + "!"}),
+        ({"properties": {"a": {"items": {"pattern": "^(a|aa)+$"}}}}, {"a": ["a" * 60 + "!"] * 5000}),
+        ({"patternProperties": {"^(a|aa)+$": {"type": "string"}}}, {"a" * 60 + "!": 1}),
+        ({"patternProperties": {"^(a|aa)+$": {}}, "additionalProperties": False}, {"a" * 60 + "!": 1}),
+        (
+            {
+                "$defs": {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
+                | {"d60": {"type": "string"}},
+                "properties": {"a": {"$ref": "#/$defs/d0"}},
+            },
+            {"a": 1},
+        ),
+    ],
+)
+def test_a_servers_schema_holds_nothing_up(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    assert problems_of(parameters_from(schema), arguments) == []
+
+
 def test_what_cannot_be_judged_here_is_left_to_the_server() -> None:
     elsewhere = parameters_from({"properties": {"a": {"$ref": "https://example.com/schema"}}})
     assert problems_of(elsewhere, {"a": 1}) == []

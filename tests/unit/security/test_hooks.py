@@ -111,12 +111,20 @@ def test_both_spellings_of_one_event_add_up_and_the_outer_key_may_be_left_out() 
         ('{"hooks": {"Stop": [{"hooks": [{"command": "x", "timeout": 0}]}]}}', "timeout"),
         ('{"hooks": {"Stop": [{"hooks": [{"type": "prompt", "prompt": "x", "async": true}]}]}}', "async"),
         ('{"hooks": {"Stop": [{"matcher": "/(/", "hooks": []}]}}', "no regular expression"),
+        ('{"hooks": {"Stop": [{"matcher": "/(a|aa)+$/", "hooks": []}]}}', "takes too long"),
+        (json.dumps({"Stop": [{"matcher": "/x/", "hooks": []}] * 201}), "at most 200"),
     ],
 )
 def test_what_is_wrong_in_a_configuration_is_named(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match="hook") as caught:
         HookConfig.from_json(text)
     assert problem in str(caught.value)
+
+
+def test_a_matcher_that_takes_too_long_for_a_name_has_its_hooks_asked() -> None:
+    read = HookConfig.from_dict({"PreToolUse": [{"matcher": "(b|bb)+c", "hooks": [{"command": "x"}]}]})
+    assert read.for_event(HookEvent.PRE_TOOL_USE, "b" * 60) == (CommandHook(command="x"),)
+    assert read.for_event(HookEvent.PRE_TOOL_USE, "terminal") == ()
 
 
 def test_what_other_programs_write_of_their_own_does_not_undo_a_hook() -> None:
