@@ -30,7 +30,9 @@ class SlowPatternError(ValueError):
 
 
 def check_pattern(pattern: str) -> None:
-    """`ValueError`: it is no regular expression as Python reads them."""
+    """`ValueError`: it is no regular expression as Python reads them, or longer than `MAX_PATTERN_CHARS`."""
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise ValueError(f"a regular expression has at most {MAX_PATTERN_CHARS} characters; {pattern[:40]!r}… has more")
     try:
         re.compile(pattern)  # its dialect, without what `regex` has besides
         regex.compile(pattern)

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from agent_core.bounded_regex import (
-    MAX_PATTERN_CHARS,
     SlowPatternError,
     check_pattern,
     does_match,
@@ -113,7 +112,7 @@ class HookMatcher(Frozen):
     the exact name.
     """
 
-    matcher: str = Field("*", max_length=MAX_PATTERN_CHARS)
+    matcher: str = "*"
     hooks: tuple[Hook, ...] = ()
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -285,6 +285,7 @@ def _root_of(source: str, ref: str, cache: Path) -> Path | None:
         if fetched.exists() and time.time() - fetched.stat().st_mtime < REFRESH_SECONDS:
             return root
         if (root / ".git").is_dir():
+            _remove_old_locks(root / ".git")
             _git("-C", str(root), "fetch", "-q", "--depth", "1", "origin", ref)
             _git("-C", str(root), "reset", "-q", "--hard", "FETCH_HEAD")
         else:
@@ -303,6 +304,13 @@ def _root_of(source: str, ref: str, cache: Path) -> Path | None:
         logger.warning("the public skills of %s cannot be fetched, %s: %s", source, old, reason)
         return root if is_old else None
     return root
+
+
+def _remove_old_locks(folder: Path) -> None:
+    """Those that a git has left which was killed: none works as long as they are old."""
+    for lock in folder.rglob("*.lock"):
+        if time.time() - lock.stat().st_mtime > 2 * GIT_SECONDS:
+            lock.unlink(missing_ok=True)
 
 
 def _git(*arguments: str) -> None:

@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from agent_core.agent.base import AgentBase
 from agent_core.errors import DrydockError
@@ -188,8 +189,24 @@ def _no_sandbox_key(key: str) -> str:
     return key
 
 
+ELSEWHERE: Final = {
+    "skills": "your own skills are kept by PUT /api/skills/{name}",
+    "load_user_skills": "your own skills are those of /api/skills; each is switched on and off there",
+    "registered_marketplaces": "the operator names them (setting registered_marketplaces); POST /api/plugins installs"
+    " skills from addresses of your own",
+    "marketplace_path": "the operator chooses it (setting marketplace_path)",
+    "load_memory": "notes are switched by enable_memory in agent_options",
+    "memory_context": "notes are kept by POST /api/notes",
+    "secrets": "secrets are kept by POST /api/secrets",
+    "current_datetime": "agents are told the date when their conversation begins",
+}
+"""Options of `AgentContext` that users do not set here, each with what they do instead."""
+
+
 class SettingsChange(BaseModel):
     """The body of ``POST /api/settings``: only the fields that it names count, unknown ones are ignored.
+
+    But for those of `ELSEWHERE`, which are refused.
 
     `warnings` says of each unknown one that is like a known one which was probably meant.
     """
@@ -232,6 +249,7 @@ class SettingsChange(BaseModel):
     runtime_startup_env_vars: EnvironmentVariables | None = None
     load_public_skills: bool | None = None
     load_org_skills: bool | None = None
+    load_project_skills: bool | None = None
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
 
@@ -242,6 +260,12 @@ class SettingsChange(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _notes_unknown(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, Mapping) and (refused := [name for name in ELSEWHERE if name in data]):
+            problems = [
+                InitErrorDetails(type=PydanticCustomError("elsewhere", ELSEWHERE[name]), loc=(name,), input=None)
+                for name in refused
+            ]
+            raise ValidationError.from_exception_data(cls.__name__, problems)
         change = handler(data)
         if isinstance(data, Mapping):
             known = cls.model_fields.keys()

@@ -28,6 +28,7 @@ from agent_core.runtime.sandbox import NetworkWish, SandboxWish
 from agent_core.security.analyzers import list_analyzers
 from agent_core.session.factory import AGENT_CLASSES
 from agent_core.session.settings import AgentOptions
+from agent_core.skills.context import MARKETPLACE
 from agent_core.spelling import did_you_mean
 from server.listeners import EventListener
 from server.settings.extensions import import_modules
@@ -242,7 +243,21 @@ class Settings(BaseModel):
     load_public_skills: bool = Field(
         False,
         description="Whether agents are told the skills of the repository that the variable `EXTENSIONS_URL` names,"
-        " where their user chose nothing.",
+        " and those of `registered_marketplaces`, where their user chose nothing.",
+    )
+    registered_marketplaces: Words = Field(
+        (),
+        description="Further repositories of public skills, as addresses that git takes or folders of this host; they"
+        " are fetched at most once a minute. Of two skills with one name that of the first counts.",
+    )
+    marketplace_path: str = Field(
+        MARKETPLACE,
+        min_length=1,
+        description="The file in each repository of public skills that lists those to be told; where there is none, all"
+        " of its folder `skills` are.",
+    )
+    load_project_skills: bool = Field(
+        True, description="Whether agents are told the skills of the workspace, where their user chose nothing."
     )
     load_org_skills: bool = Field(
         True,

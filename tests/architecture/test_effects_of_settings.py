@@ -78,6 +78,10 @@ OF_THE_SERVER: dict[str, str] = {
     "load_org_skills": f"{CONTEXT}::"
     "test_whether_an_organisations_skills_are_asked_for_is_the_servers_choice_and_then_the_users",
     "load_public_skills": f"{HERE}::test_public_skills_are_told_where_load_public_skills_of_the_server_says_so",
+    "registered_marketplaces": f"{CONTEXT}::test_skills_of_registered_marketplaces_are_told_as_their_list_says",
+    "marketplace_path": f"{CONTEXT}::test_skills_of_registered_marketplaces_are_told_as_their_list_says",
+    "load_project_skills": f"{CONTEXT}::"
+    "test_skills_of_the_workspace_are_left_out_where_the_server_or_its_user_wants_that",
     "plugins": "contract/rest/test_plugins.py::test_the_operators_plugins_are_everybodys_at_the_commit_that_is_set",
     "user_plugins": "contract/rest/test_plugins.py::"
     "test_where_users_may_have_no_plugins_none_is_installed_and_none_is_used",
@@ -215,6 +219,8 @@ OF_USERS: dict[str, str] = {
     "load_org_skills": f"{CONTEXT}::"
     "test_whether_an_organisations_skills_are_asked_for_is_the_servers_choice_and_then_the_users",
     "load_public_skills": f"{CONTEXT}::test_public_skills_are_told_where_the_server_or_its_user_wants_them",
+    "load_project_skills": f"{CONTEXT}::"
+    "test_skills_of_the_workspace_are_left_out_where_the_server_or_its_user_wants_that",
     "disabled_skills": f"{CONTEXT}::test_of_skills_that_the_server_or_the_user_has_disabled_no_agent_is_told",
 }
 

@@ -51,7 +51,8 @@ async def program_of(agent: AgentBase, settings: SessionSettings, state: Any) ->
     specs, own = _split_tools(agent, state)
     context = agent.agent_context
     if context is not None:  # it has been completed here, with what this user's home has
-        context = context.model_copy(update={"load_user_skills": False, "load_public_skills": False, "secrets": None})
+        done = {"load_user_skills": False, "load_public_skills": False, "registered_marketplaces": [], "secrets": None}
+        context = context.model_copy(update=done)
     sent = agent.model_copy(update={"tools": [*specs, *settings.client_tools], "agent_context": context})
     if _has_own_prompt(agent):
         default = type(agent).model_fields["system_prompt_filename"].default

@@ -80,6 +80,7 @@ class StoredSettings(BaseModel):
     runtime_startup_env_vars: dict[str, SecretStr] | None = None
     load_public_skills: bool | None = None
     load_org_skills: bool | None = None
+    load_project_skills: bool | None = None
 
 
 class SettingsStore(Protocol):

@@ -71,11 +71,12 @@ class PublicSettings(BaseModel):
     llm_profile: str | None = Field(description="The profile in place of the three fields of the model; an addition.")
     llm_purposes: dict[str, str] | None = Field(description="Profiles by purpose; an addition.")
     llm_agents: dict[str, str] | None = Field(description="Profiles by agent class; an addition.")
-    system_message_suffix: str | None = Field(description="An addition, like the four that follow.")
+    system_message_suffix: str | None = Field(description="An addition, like the five that follow.")
     user_message_suffix: str | None
     disabled_skills: list[str] | None
     load_public_skills: bool | None
     load_org_skills: bool | None
+    load_project_skills: bool | None
     runtime_extra_deps: str | None = Field(description="An addition to the protocol, like the one that follows.")
     runtime_startup_env_vars: dict[str, str] | None = Field(
         description="An addition to the protocol; what looks like a secret is hidden."

@@ -63,6 +63,9 @@ def agent_context(
         memory_context=memory,
         disabled_skills=sorted({*server.disabled_skills, *(user.disabled_skills or ())}),
         load_public_skills=chosen(user.load_public_skills, server.load_public_skills),
+        registered_marketplaces=list(server.registered_marketplaces),
+        marketplace_path=server.marketplace_path,
+        load_project_skills=chosen(user.load_project_skills, server.load_project_skills),
         current_datetime=None,
     )
 

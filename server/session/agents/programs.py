@@ -162,6 +162,8 @@ def _problems(program: ProgramSettings) -> Iterator[str]:
     for field in ("load_user_skills", "load_public_skills"):
         if context is not None and getattr(context, field):
             yield f"agent.agent_context.{field}: there is no such folder of yours here; send the skills themselves"
+    if context is not None and context.registered_marketplaces:
+        yield "agent.agent_context.registered_marketplaces: nothing is fetched here; send the skills themselves"
     for llm in [agent.llm, *agent.get_all_llms()]:  # a router is none of them
         yield from _problems_of_model(llm, "agent.llm")
     for number, definition in enumerate(program.agent_definitions):

@@ -89,6 +89,7 @@ class Served:
             "disabled_skills": None,
             "load_public_skills": None,
             "load_org_skills": None,
+            "load_project_skills": None,
         }
         self.ask("POST", "/api/settings", json=settings)
         self.ask("POST", "/api/unset-provider-tokens")

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from agent_core.skills.context import AgentContext
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import finish
 from server.git_providers.kinds import shared_repository
+from server.session.user_settings import ELSEWHERE
 from server.settings.git_hosts import Provider
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
 
@@ -225,6 +227,51 @@ async def test_public_skills_are_told_where_the_server_or_its_user_wants_them(
         assert ["may not start programs" in one["content"] for one in errors].count(True) == 1
 
 
+async def test_skills_of_registered_marketplaces_are_told_as_their_list_says(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("EXTENSIONS_URL", raising=False)
+    (tmp_path / "ours").mkdir()
+    for name in ("sea", "lake"):
+        (tmp_path / f"ours/{name}.md").write_text(f"The {name} is wide.")
+    (tmp_path / "list.json").write_text('{"plugins": [{"name": "sea", "source": "./ours/sea.md"}]}')
+    own: dict[str, Any] = {
+        "registered_marketplaces": (str(tmp_path),),
+        "marketplace_path": "list.json",
+        "load_public_skills": True,
+    }
+    async with talking(make_server, 1, **own) as (server, model):
+        await say(server, await server.create(), "Begin.")
+        known = json.dumps(model.last_request.json)
+        assert ("The sea is wide." in known, "The lake is wide." in known) == (True, False)
+
+
+@pytest.mark.parametrize(("of_server", "of_user"), [(True, None), (True, False), (False, None), (False, True)])
+async def test_skills_of_the_workspace_are_left_out_where_the_server_or_its_user_wants_that(
+    make_server: MakeServer, of_server: bool, of_user: bool | None
+) -> None:
+    provider = workspace(boats="Boats float.")
+    async with talking(make_server, 1, provider, load_project_skills=of_server) as (server, model):
+        await store(server, load_project_skills=of_user)
+        await say(server, await server.create(), "Begin.")
+        wanted = of_server if of_user is None else of_user
+        assert ("Boats float." in json.dumps(model.last_request.json)) is wanted
+
+
+@pytest.mark.parametrize("field", sorted(AgentContext.model_fields))
+async def test_each_option_of_a_context_is_a_setting_of_users_or_is_refused_with_its_place(
+    server: Server, field: str
+) -> None:
+    response = await server.post("/api/settings", json={field: None})
+    if field in (await server.get("/api/settings")).json():
+        assert response.status_code == 200
+        return
+    assert response.status_code == 422
+    problem = response.json()["detail"][0]
+    assert problem["loc"] == ["body", field]
+    assert problem["msg"] == ELSEWHERE[field]
+
+
 @pytest.mark.parametrize(
     ("provider", "repository", "shared"),
     [
@@ -251,6 +298,7 @@ def test_each_provider_has_its_own_name_for_an_owners_common_repository(
         ("disabled_skills", ["x"] * 501),
         ("load_org_skills", "perhaps"),
         ("load_public_skills", 1),
+        ("load_project_skills", "no"),
     ],
 )
 async def test_what_is_no_text_or_too_long_is_refused_with_its_field(server: Server, field: str, wrong: Any) -> None:

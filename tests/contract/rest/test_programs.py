@@ -142,6 +142,7 @@ async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeSe
         ({"system_prompt_kwargs": {"model_family": "../security_policy"}}, "no prompt can be made"),
         ({"agent_context": {"secrets": {"A": "x"}}}, "agent.agent_context.secrets: send them as secrets"),
         ({"agent_context": {"load_user_skills": True}}, "load_user_skills"),
+        ({"agent_context": {"registered_marketplaces": ["/srv"]}}, "registered_marketplaces: nothing is fetched"),
         ({"tools": [{"name": "no_such_tool"}]}, "no_such_tool"),
         ({"tools": [{"name": "terminal", "params": {"colour": "red"}}]}, "terminal"),
     ],

@@ -125,6 +125,7 @@ ADDED = {
     "disabled_skills",
     "load_public_skills",
     "load_org_skills",
+    "load_project_skills",
     "runtime_extra_deps",
     "runtime_startup_env_vars",
 }

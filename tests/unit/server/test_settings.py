@@ -99,6 +99,8 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "system_message_suffix": ("Be brief.", "Be thorough."),
     "user_message_suffix": ("Think first.", "Ask first."),
     "disabled_skills": (["releases"], ["releases", "boats"]),
+    "registered_marketplaces": (["/srv/skills"], ["https://git.example/a.git", "/srv/skills"]),
+    "marketplace_path": ("a.json", "lists/b.json"),
     "plugins": ([f"https://a.example/a.git#{'a' * 40}"], [f"https://a.example/a.git#{'b' * 40}:deep/folder"]),
     "plugin_hosts": (["a.internal"], ["b.internal", "*"]),
     "database_url": ("sqlite:///a", "sqlite:///b"),

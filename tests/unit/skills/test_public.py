@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -72,8 +73,16 @@ def test_a_repository_is_cloned_at_its_branch_and_used_as_it_was_when_it_is_gone
     assert found() == ["boats", "fish"], "it was fetched a moment ago"
     monkeypatch.setattr("agent_core.skills.loader.REFRESH_SECONDS", -1.0)
     assert found() == ["boats", "fish", "nets"]
+    lock = next(cache.glob("*/.git")) / "index.lock"
+    lock.touch()
+    write(origin / "skills/oars.md", "Oars row.")
+    git(origin, "add", "skills")
+    git(origin, "commit", "-q", "-m", "oars")
+    assert found() == ["boats", "fish", "nets"], "another git may be at work"
+    os.utime(lock, (0, 0))
+    assert found() == ["boats", "fish", "nets", "oars"], "one that was killed has left it"
     origin.rename(tmp_path / "moved")
-    assert found() == ["boats", "fish", "nets"]
+    assert found() == ["boats", "fish", "nets", "oars"]
     assert "fetched before" in caplog.text
     environment[REF_VARIABLE] = "nonesuch"
     assert found() == []

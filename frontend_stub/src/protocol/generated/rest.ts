@@ -895,6 +895,7 @@ export interface PublicSettings {
   readonly llm_profile: string | null;
   readonly llm_purposes: Readonly<Record<string, string>> | null;
   readonly load_org_skills: boolean | null;
+  readonly load_project_skills: boolean | null;
   readonly load_public_skills: boolean | null;
   readonly max_budget_per_task: number | null;
   readonly max_iterations: number | null;
@@ -1085,6 +1086,7 @@ export interface SettingsChange {
   readonly llm_profile?: string | null;
   readonly llm_purposes?: Readonly<Record<string, string>> | null;
   readonly load_org_skills?: boolean | null;
+  readonly load_project_skills?: boolean | null;
   readonly load_public_skills?: boolean | null;
   readonly max_budget_per_task?: number | null;
   readonly max_iterations?: number | null;
