@@ -125,8 +125,9 @@ class Runtime:
 
         What the sandbox still knows is taken over: a finished action's result, a running action's end. What has
         certainly not begun is executed when the conversation `resumes`, because then nobody knows of a reason not to,
-        or when it came after the event `opened_at`, with which the present session began; else it is answered as
-        interrupted. Of what is left nobody knows whether it ran: it is never run again, and the answer says so.
+        when it belongs to the conversation's own beginning (the environment's), or when it came after the event
+        `opened_at`, with which the present session began; else it is answered as interrupted. Of what is left nobody
+        knows whether it ran: it is never run again, and the answer says so.
         """
         for action in list(self._unanswered.values()):
             if action.action is None or self._waits_for_user(action):
@@ -138,7 +139,7 @@ class Runtime:
             if found == "lost":
                 lost = ErrorClassification.SANDBOX
                 await self._answer(action, failure(action, LOST, classification=lost, error_id=FAILED_ID))
-            elif found == "unknown" and not resumes and action.id <= opened_at:
+            elif found == "unknown" and not resumes and action.source != "environment" and action.id <= opened_at:
                 tool = self._callable.of(action)
                 text = BROKEN_OFF if tool is not None and tool.resumable else NOT_BEGUN
                 await self._answer(action, interrupted(action, text))

@@ -285,7 +285,7 @@ class AgentSession:
                 await self._place_folders(self.sandbox)
                 self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
-            is_new = await set_up(self.settings.git, self.sandbox, self.stream)
+            cloned_at = await set_up(self.settings.git, self.sandbox, self.stream)
             if settle is not None:
                 await settle(self.stream, self._report.progress)
                 await self._place_folders(self.sandbox)
@@ -294,7 +294,7 @@ class AgentSession:
             await prepare_tools(self._tools.values(), self.sandbox)
             await self._plugins.start()
             async with self.rewinder.lock:
-                await self._begin(initial_message, max_steps, organization, is_new=is_new)
+                await self._begin(initial_message, max_steps, organization, cloned_at=cloned_at)
         except Exception as error:
             self.has_failed = True
             problem = "The conversation could not be started; the server's log says why."
@@ -324,7 +324,7 @@ class AgentSession:
         max_steps: int | None,
         organization: OrganizationSkills,
         *,
-        is_new: bool,
+        cloned_at: int | None,
     ) -> None:
         agent = await make_running_agent(
             replace(self._shared, settings=self.settings),
@@ -345,9 +345,9 @@ class AgentSession:
         await agent.memory.look_again()
         await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
         self.running = agent
-        if is_new and (repository := self.settings.git.repository) is not None:
+        if cloned_at is not None and (repository := self.settings.git.repository) is not None:
             self._followers = agent.follow(self._report.broken)
-            await run_scripts(repository, self.sandbox, self.stream)
+            await run_scripts(repository, self.sandbox, self.stream, cloned_at=cloned_at)
         await agent.controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
         self._followers = self._followers or agent.follow(self._report.broken)
 

@@ -28,6 +28,8 @@ SETTING_UP = "STATUS$SETTING_UP_WORKSPACE"
 SETTING_UP_HOOKS = "STATUS$SETTING_UP_GIT_HOOKS"
 SETUP_SCRIPT: Final = ".openhands/setup.sh"
 HOOK_SCRIPT: Final = ".openhands/pre-commit.sh"
+MARK: Final = ".git/drydock-set-up"
+"""In a clone whose scripts have not been run to their end."""
 HOOK_SECONDS: Final = 30.0
 NOT_ALLOWED = "STATUS$GIT_PROVIDER_AUTHENTICATION_ERROR"
 IDENTITY_SECONDS = 30.0
@@ -101,10 +103,11 @@ def folder_of(name: str) -> str:
     return last if _NAME.fullmatch(name.strip("/")) and ".." not in name and last.strip(".") else ""
 
 
-async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> bool:
+async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -> int | None:
     """Clone and configure in a sandbox that has just come up; a repository that is there is left alone.
 
-    Returns whether one was cloned, whose scripts are to be run then (`run_scripts`).
+    Returns the newest event at the time of its clone, where its scripts are to be run (`run_scripts`): it was cloned
+    now, or an earlier process has cloned it and did not come to their end.
 
     A failure is logged for the user and the agent, and the conversation goes on, unless the sandbox is lost.
     """
@@ -118,25 +121,43 @@ async def set_up(setup: GitSetup, sandbox: SandboxAccess, stream: EventStream) -
             found = {"error": error}
         if found.get("error") and found.get("code") != "no_git":
             await report(stream, f"The name for commits could not be set: {found['error']}", "")
-    return setup.repository is not None and await _clone(setup.repository, sandbox, stream)
+    return None if setup.repository is None else await _clone(setup.repository, sandbox, stream)
 
 
-async def run_scripts(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> None:
+async def run_scripts(repository: Repository, sandbox: SandboxAccess, stream: EventStream, *, cloned_at: int) -> None:
     """Have the runtime run the repository's `SETUP_SCRIPT`, and install its `HOOK_SCRIPT`, where it has them.
 
     The first is sourced in the kept shell, so that what it exports is there for all commands; its output is in the log.
-    The second becomes git's hook before commits, which runs the one that was there first. A failure is logged for the
-    user and the agent, and the conversation goes on.
+    It runs once for each clone: one that began in an earlier process, after the event `cloned_at`, is followed to its
+    end. The second becomes git's hook before commits, which runs the one that was there first. A failure is logged for
+    the user and the agent, and the conversation goes on.
     """
     root = f"{sandbox.working_dir.rstrip('/')}/{repository.folder}"
-    if await _is_there(sandbox, f"{root}/{SETUP_SCRIPT}"):
+    begun = await _begun(stream, _setup_of(repository, root), after=cloned_at)
+    if begun is not None or await _is_there(sandbox, f"{root}/{SETUP_SCRIPT}"):
         stream.publish(StatusNotice(SETTING_UP, f"Setting up workspace: {SETUP_SCRIPT}..."))
-        await _run_setup(repository, root, sandbox, stream)
+        await _run_setup(repository, begun, root, sandbox, stream)
     if await _is_there(sandbox, f"{root}/{HOOK_SCRIPT}"):
         stream.publish(StatusNotice(SETTING_UP_HOOKS, f"Setting up git hooks: {HOOK_SCRIPT}..."))
         failure = await _shell(sandbox, _INSTALL_HOOK, fresh=True, cwd=root)
         if failure:
             await report(stream, f"{HOOK_SCRIPT} of {repository.name} could not be made a hook: {failure}", "")
+    if not stream.closed:
+        await _shell(sandbox, f"rm -f -- {MARK}", fresh=True, cwd=root)
+
+
+def _setup_of(repository: Repository, root: str) -> TerminalAction:
+    command = f"cd -- {shlex.quote(root)} && source {SETUP_SCRIPT}"
+    return TerminalAction(command=command, timeout=repository.setup_seconds)
+
+
+async def _begun(stream: EventStream, setup: TerminalAction, *, after: int) -> ActionEvent | None:
+    async for event in stream.history(after=after):
+        if not isinstance(event, ActionEvent) or event.source != "environment":
+            continue
+        if isinstance(event.action, TerminalAction) and event.action.command == setup.command:
+            return event
+    return None
 
 
 async def _is_there(sandbox: SandboxAccess, path: str) -> bool:
@@ -149,10 +170,12 @@ async def _is_there(sandbox: SandboxAccess, path: str) -> bool:
     return True
 
 
-async def _run_setup(repository: Repository, root: str, sandbox: SandboxAccess, stream: EventStream) -> None:
-    command = f"cd -- {shlex.quote(root)} && source {SETUP_SCRIPT}"
-    action = TerminalAction(command=command, timeout=repository.setup_seconds)
-    run = await stream.add_event(ActionEvent(source="environment", action=action, tool_name=TerminalTool.tool_name))
+async def _run_setup(
+    repository: Repository, begun: ActionEvent | None, root: str, sandbox: SandboxAccess, stream: EventStream
+) -> None:
+    action = _setup_of(repository, root)
+    new = ActionEvent(source="environment", action=action, tool_name=TerminalTool.tool_name)
+    run = begun or await stream.add_event(new)
     problem = "it was not run"
     async with stream.subscribe(after=run.id) as events:
         async for event in events:
@@ -247,7 +270,9 @@ def _source(repository: Repository) -> dict[str, object]:
     }
 
 
-async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> bool:
+async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventStream) -> int | None:
+    cloned_at = stream.last_id
+
     def progress(text: str) -> None:
         try:
             shown = str(json.loads(text)["progress"])
@@ -267,6 +292,7 @@ async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventSt
             "folder": repository.folder,
             "depth": repository.depth,
             "timeout": repository.limit_seconds,
+            "mark": cloned_at,
         }
         limit = repository.limit_seconds + 60
         try:
@@ -280,7 +306,8 @@ async def _clone(repository: Repository, sandbox: SandboxAccess, stream: EventSt
         why = _WORDS.get(str(found.get("code")), "{reason}").format(reason=reason, branch=repository.branch)
         error_id = NOT_ALLOWED if found.get("code") == "authentication" else ""
         await report(stream, f"The repository {repository.name} could not be cloned: {why}.", error_id)
-    return found.get("cloned") is True
+    mark = found.get("mark")
+    return cloned_at if found.get("cloned") is True else mark if isinstance(mark, int) else None
 
 
 async def report(stream: EventStream, text: str, error_id: str = "") -> None:

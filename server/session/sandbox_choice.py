@@ -166,6 +166,11 @@ def commands_of(user: StoredSettings | None, server: Settings) -> str:
     return "\n".join(one.strip() for one in (server.runtime_extra_deps, own) if one.strip())
 
 
+def commands_in(chosen: ChosenSandbox, server: Settings) -> str:
+    """The commands that a conversation was begun with; the server's of now where users may have none any more."""
+    return commands_of(None, server) if chosen.extra_deps and not server.users_set_up_sandboxes else chosen.extra_deps
+
+
 def refuse_what_lacks(chosen: ChosenSandbox, lacks: Mapping[str, str], user: StoredSettings | None) -> None:
     """Raise `SandboxRefusedError` for a choice that the provider of sandboxes `lacks` (by field, with the reason)."""
     user = user or StoredSettings()

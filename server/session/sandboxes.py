@@ -16,7 +16,15 @@ from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.sandbox import ExtraDeps, Sandbox, SandboxProvider, SandboxSpec
 from server.db.repositories.conversations import ConversationRecord
-from server.session.sandbox_choice import ChosenSandbox, commands_of, image_of, limits_of, network_of, stored_choice
+from server.session.sandbox_choice import (
+    ChosenSandbox,
+    commands_in,
+    commands_of,
+    image_of,
+    limits_of,
+    network_of,
+    stored_choice,
+)
 from server.settings.settings import MEGABYTE, Settings
 
 DISK_RESERVE = "STATUS$ERROR_DISK_RESERVE"
@@ -195,13 +203,14 @@ class Sandboxes:
 
     def _spec(self, conversation_id: str, chosen: ChosenSandbox) -> SandboxSpec:
         settings = self._settings
+        commands = commands_in(chosen, settings)
         ports = enumerate(app_ports(conversation_id), start=1)
         return SandboxSpec(
             environment={f"APP_PORT_{number}": str(port) for number, port in ports},
             conversation_id=conversation_id,
             instance_id=self._instance_id,
             image=image_of(chosen, settings),
-            extra_deps=ExtraDeps(chosen.extra_deps, settings.runtime_extra_deps_seconds) if chosen.extra_deps else None,
+            extra_deps=ExtraDeps(commands, settings.runtime_extra_deps_seconds) if commands else None,
             data_dir=str(settings.data_dir.absolute()),
             network=network_of(chosen, settings),
             limits=limits_of(chosen, settings),
@@ -257,6 +266,8 @@ class Sandboxes:
 
     async def _prepare(self, provider: SandboxProvider) -> None:
         try:
+            if self._settings.runtime_extra_deps and (reason := (await provider.lacks()).get("extra_deps")) is not None:
+                logger.error("no conversation can begin here with the setting runtime_extra_deps: %s", reason)
             await provider.prepare(self._spec("", ChosenSandbox(extra_deps=commands_of(None, self._settings))))
         except DrydockError as error:
             logger.warning("sandboxes could not be prepared: %s", error)

@@ -404,7 +404,8 @@ class Settings(BaseModel):
     runtime_extra_deps_seconds: PositiveSeconds = Field(600, description="Bound on these commands.")
     users_set_up_sandboxes: bool = Field(
         True,
-        description="Whether users may have `runtime_startup_env_vars` and `runtime_extra_deps` of their own.",
+        description="Whether users may have `runtime_startup_env_vars` and `runtime_extra_deps` of their own. Where "
+        "they may no more, what they had counts no more either, from the next start of each conversation on.",
     )
 
     # Git
@@ -537,6 +538,14 @@ class Settings(BaseModel):
         most, least = (order.index(value), order.index(usual)) if usual in order else (value or inf, usual or inf)
         if most < least:
             raise ValueError(f"is less than {name}, which is {usual}; set it to that or more, or leave it out")
+        return value
+
+    @field_validator("runtime_extra_deps")
+    @classmethod
+    def _there_is_something_to_install_in(cls, value: str, info: ValidationInfo) -> str:
+        sandbox, own = info.data.get("sandbox"), info.data.get("sandbox_provider_class")
+        if value.strip() and own is None and sandbox in ("local", "unconfined"):
+            raise ValueError(f"{sandbox} sandboxes have no image to install in; leave it out, or have sandbox = docker")
         return value
 
     @field_validator("security_analyzer")

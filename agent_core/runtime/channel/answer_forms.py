@@ -433,7 +433,12 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
         10_000 * (_ESCAPED * 255 + 200),
     ),
     "git.clone": AnswerForm(
-        record(cloned=(flag, False), branch=(or_none(text(1000)), None), **_NAMED),
+        record(
+            cloned=(flag, False),
+            branch=(or_none(text(1000)), None),
+            mark=(or_none(integer(0, 2**53 - 1)), None),
+            **_NAMED,
+        ),
         is_live=True,
     ),
     "git.diff": AnswerForm(

@@ -23,6 +23,10 @@ CLONE_SECONDS = 600.0
 """Within which a clone is over, where nothing else is said."""
 
 
+MARK = os.path.join(".git", "drydock-set-up")
+"""A file of a clone whose own scripts are still to be run; whoever asks for the clone says what it holds: a number."""
+
+
 def scratch_of(folder: str) -> str:
     """Where a clone is made before it gets its name."""
     parent, name = os.path.split(folder)

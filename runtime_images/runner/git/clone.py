@@ -18,7 +18,7 @@ from typing import Any, Dict, List
 from urllib.parse import urlsplit
 
 from ..core import facts
-from . import scratch_of
+from . import MARK, scratch_of
 from .command import GitError, environment
 
 _DESCRIPTOR = 9
@@ -60,6 +60,9 @@ def clone(order: Dict[str, Any]) -> Dict[str, Any]:
     shutil.rmtree(scratch, ignore_errors=True)
     try:
         _run(_arguments(order, scratch), order, password)
+        if order["mark"] is not None:  # before it has its name, so that no clone is ever seen without
+            with open(os.path.join(scratch, MARK), "w", encoding="ascii") as file:
+                file.write(str(order["mark"]))
         os.rename(scratch, folder)
     except OSError as error:
         raise GitError("failed", f"{folder} cannot be made: {error.strerror}") from error

@@ -14,10 +14,11 @@ from ..core.helper_processes import SideProcesses
 from ..core.loop import Loop
 from ..core.workers import Workers
 from ..files.confined_folder import ConfinedFolder
-from . import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, scratch_of
+from . import BASE, CLONE_SECONDS, COMMITS, LAST_COMMIT, LOOK_SECONDS, MARK, scratch_of
 
 _TEXT_LIMIT = 800
 """Keeps an order with a password short enough for a pipe, so that it is held nowhere else."""
+_MOST = 2**53 - 1
 
 
 class GitRequests:
@@ -82,8 +83,10 @@ class GitRequests:
         if len(parts) != 1:
             raise arguments.BadRequestError("folder must be the name of one folder in the workspace")
         order["folder"] = folder = os.path.join(self._workspace, *parts)
+        order["mark"] = arguments.integer(args, "mark", 0, 0, _MOST) if args.get("mark") is not None else None
         if os.path.lexists(folder):
-            request.finish({"cloned": False})
+            mark = _mark_of(folder)
+            request.finish({"cloned": False} if mark is None else {"cloned": False, "mark": mark})
             return
         order["depth"] = arguments.integer(args, "depth", 0, 0, 2**31 - 1)
         self._in_scratch(request, args, order)
@@ -101,6 +104,19 @@ class GitRequests:
             return is_ended
 
         request.cancel = cancel
+
+
+def _mark_of(folder: str) -> Optional[int]:
+    try:
+        # Whatever the sandbox's programs have put there: nothing is waited for.
+        file = os.open(os.path.join(folder, MARK), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            text = os.read(file, 20)
+        finally:
+            os.close(file)
+    except OSError:
+        return None
+    return min(int(text), _MOST) if re.fullmatch(rb"[0-9]+", text) else None
 
 
 def _source(args: Dict[str, Any]) -> Dict[str, Any]:

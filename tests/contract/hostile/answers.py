@@ -74,7 +74,7 @@ EXCHANGES: Final[dict[str, Exchange]] = {
             "left_out": 2,
         },
     ),
-    "git.clone": Exchange({"url": "https://example.com/a"}, {"cloned": True, "branch": "main"}),
+    "git.clone": Exchange({"url": "https://example.com/a"}, {"cloned": True, "branch": "main", "mark": 1}),
     "git.diff": Exchange({"path": "a"}, {"modified": "b", "original": "a"}),
     "git.identity": Exchange({"name": "Ann"}, {"error": "no", "code": "no_git"}),
     "git.instructions": Exchange(

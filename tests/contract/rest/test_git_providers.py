@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
-from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
-from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
+from agent_core.testing.fake_sandbox import (
+    FakeAnswer,
+    FakeHandler,
+    FakeProvider,
+    FakeRequest,
+    FakeRunnerError,
+    command_result,
+)
+from tests.contract.rest.conftest import WAIT_SECONDS, MakeServer, Server, facts, kill, shell
 from tests.listening import listening
 
 TOKEN = "tok-0123456789abcdef"
@@ -188,3 +195,55 @@ async def test_without_a_way_out_of_the_sandbox_nothing_is_tried_and_the_reason_
     assert [call.op for call in calls] == ["git.identity"]
     (error,) = errors
     assert "the server's sandbox_network 'none'" in error
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+async def test_a_repositorys_setup_script_runs_once_also_where_its_server_ends_around_it(
+    make_server: MakeServer, cut: str
+) -> None:
+    disk: dict[str, Any] = {}
+    sourced: list[str] = []
+    reached, is_cut = asyncio.Event(), True
+
+    async def clone(call: FakeRequest) -> FakeAnswer:
+        if disk:
+            return {"cloned": False, "mark": disk["mark"]}
+        disk.update(mark=call.args["mark"])
+        return {"cloned": True}
+
+    async def run(call: FakeRequest) -> FakeAnswer:
+        command = str(call.args["command"])
+        if command == "rm -f -- .git/drydock-set-up":
+            disk["mark"] = None
+        elif "source .openhands/setup.sh" in command:
+            sourced.append(command)
+        elif cut == "after" and is_cut:
+            reached.set()
+            await asyncio.Event().wait()  # it comes to the end of the script, and no further
+        return command_result("")
+
+    async def read(call: FakeRequest) -> FakeAnswer:
+        if not str(call.args["path"]).endswith((".git/HEAD", "setup.sh")):
+            raise FakeRunnerError("not_found", "it is not there")
+        if cut == "before" and is_cut:
+            reached.set()
+            await asyncio.Event().wait()
+        return {"path": call.args["path"], "size": 1, "offset": 0, "eof": True}, b"x"
+
+    handlers: dict[str, FakeHandler] = {"git.clone": clone, "shell.run": run, "file.read": read}
+    provider = FakeProvider(handlers={**handlers, "workspace.facts": facts, "shell.kill": kill})
+    async with make_server(provider, verify_git_tokens=False) as server:
+        conversation_id = await server.create(repository="ann/boat", git_provider="github")
+        async with asyncio.timeout(WAIT_SECONDS):
+            await reached.wait()
+        assert len(sourced) == (1 if cut == "after" else 0)
+    is_cut = False
+    for _ in range(2):
+        async with make_server(provider, verify_git_tokens=False) as server:
+            assert (await server.post(f"/api/conversations/{conversation_id}/start", json={})).status_code == 200
+            await server.until_running(conversation_id)
+            events = await server.events(conversation_id)
+        assert disk == {"mark": None}
+    assert len(sourced) == 1
+    assert len([one for one in events if one.get("action") == "run"]) == 1
+    assert [one["extras"]["metadata"]["exit_code"] for one in events if one.get("observation") == "run"] == [0]

@@ -187,7 +187,7 @@ async def test_two_that_begin_at_once_get_what_each_has_chosen(make_server: Make
 
 
 async def test_commands_of_server_and_user_reach_the_sandbox_and_stay_with_the_conversation(
-    make_server: MakeServer,
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with make_server(**IMAGES, runtime_extra_deps="one", runtime_extra_deps_seconds=7) as server:
         assert (await spec_of(server, await server.create())).extra_deps == ExtraDeps("one", 7.0)
@@ -207,6 +207,7 @@ async def test_commands_of_server_and_user_reach_the_sandbox_and_stay_with_the_c
         assert response.json()["message"] == "runtime_extra_deps: there are no images here; leave it out"
         response = await server.post("/api/settings", json={"runtime_extra_deps": "two"})
         assert response.status_code == 422
+    assert "no conversation can begin here with the setting runtime_extra_deps: there are no images here" in caplog.text
 
 
 async def test_variables_of_the_user_go_before_those_of_the_server(make_server: MakeServer) -> None:
@@ -258,3 +259,23 @@ async def test_where_users_may_not_set_up_sandboxes_their_variables_are_refused(
         response = await server.post("/api/settings", json={"runtime_extra_deps": "true"})
         assert response.status_code == 422
         assert "users_set_up_sandboxes" in response.text
+
+
+async def test_where_users_may_not_set_up_sandboxes_any_more_what_they_had_ends_with_the_next_start(
+    make_server: MakeServer,
+) -> None:
+    async with make_server(**IMAGES, runtime_extra_deps="one") as server:
+        await store(server, runtime_extra_deps="two", runtime_startup_env_vars={"A": "1"})
+        both = await server.create()
+        assert (await spec_of(server, both)).extra_deps == ExtraDeps("one\ntwo", 600.0)
+        await store(server, sandbox_runtime_container_image="a:whole")
+        whole = await server.create()
+        await server.until_running(whole)
+    for commands, expected in (("three", ExtraDeps("three", 600.0)), ("", None)):
+        async with make_server(
+            provider(), **IMAGES, runtime_extra_deps=commands, users_set_up_sandboxes=False
+        ) as server:
+            for conversation_id, wanted in ((both, expected), (whole, None)):
+                assert (await server.post(f"/api/conversations/{conversation_id}/start", json={})).status_code == 200
+                spec = await spec_of(server, conversation_id)
+                assert (spec.extra_deps, variables(spec)) == (wanted, {})

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent_core.session import repository
 from tests.contract.runner.client import Client, until
 from tests.contract.workspace.git_server import TOKEN, GitServer
 
@@ -49,6 +50,24 @@ def test_progress_is_told_and_what_is_there_is_left_alone(
     assert client.call("git.clone", url=f"{git_server.url}/ann/open.git", folder="open").result == {"cloned": False}
     assert (workspace / "open/file").read_text() == "mine"
     shutil.rmtree(workspace / "open")
+
+
+def test_a_clone_has_its_mark_until_somebody_takes_it_away(
+    client: Client, workspace: Path, git_server: GitServer
+) -> None:
+    git_server.make("ann/marked")
+    order: dict[str, Any] = {"url": f"{git_server.url}/ann/marked.git", "folder": "marked"}
+    mark = workspace / "marked" / repository.MARK
+    assert client.call("git.clone", **order, mark=17).result == {"cloned": True, "branch": "main"}
+    assert client.call("git.clone", **order, mark=18).result == {"cloned": False, "mark": 17}
+    for text in ("", "17 ", "-1", "\0", "1" * 30):
+        mark.write_text(text)
+        assert client.call("git.clone", **order).result.get("mark") in (None, 2**53 - 1)
+    mark.unlink()
+    assert client.call("git.clone", **order).result == {"cloned": False}
+    os.mkfifo(mark)
+    assert client.call("git.clone", **order).result == {"cloned": False}
+    shutil.rmtree(workspace / "marked")
 
 
 @pytest.mark.parametrize(

@@ -248,6 +248,31 @@ async def test_a_repositorys_setup_script_runs_once_when_it_was_cloned(cloning: 
     assert await workspace.run("cat ~/set-up") == "x"
 
 
+async def test_a_setup_script_that_its_end_has_cut_off_is_not_forgotten_at_the_next_start(
+    cloning: Cloning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = asyncio.Event()
+
+    async def cut(*_: object, **__: object) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr("agent_core.session.agent_session.run_scripts", cut)
+        workspace = await cloning.begin(repository="ann/scripted")
+        async with asyncio.timeout(WAIT_SECONDS):
+            await reached.wait()
+        assert (await cloning.client.post(f"/api/conversations/{workspace.id}/stop")).status_code == 200
+    for _ in range(2):
+        await cloning.client.post(f"/api/conversations/{workspace.id}/start", json={})
+        await cloning.again(workspace)
+        found = await workspace.run("cat ~/set-up; cd scripted/.git; ls hooks/pre-commit; ls | grep drydock || true")
+        assert found.split() == ["x", "hooks/pre-commit"]
+        await cloning.client.post(f"/api/conversations/{workspace.id}/stop")
+    assert (await run_of_setup(workspace))["content"].strip() == "setting up in /workspace/scripted"
+    assert await errors(workspace) == []
+
+
 async def test_a_repositorys_pre_commit_script_is_gits_hook_and_runs_what_was_there_too(cloning: Cloning) -> None:
     workspace = await cloning.create(repository="ann/scripted")
     commit = "cd scripted && echo {0} > {0} && git add {0} && git -c user.name=a -c user.email=a@b commit -qm {0} 2>&1"

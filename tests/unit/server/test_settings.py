@@ -251,6 +251,10 @@ def test_the_home_that_programs_share_is_no_setting_and_no_mistake() -> None:
         ),
         ({"DRYDOCK_TOKEN": "short" + " " * 30}, "a token has at least 24 printable ASCII characters"),
         ({"DRYDOCK_TRUSTED_PROXIES": "proxy.example"}, "is no address and no network"),
+        (
+            {"DRYDOCK_SANDBOX": "local", "DRYDOCK_RUNTIME_EXTRA_DEPS": "true"},
+            "DRYDOCK_RUNTIME_EXTRA_DEPS: 'true': local sandboxes have no image to install in; leave it out",
+        ),
         ({"DRYDOCK_CONFIG": "/does/not/exist.toml"}, "cannot read the configuration file /does/not/exist.toml"),
     ],
 )
