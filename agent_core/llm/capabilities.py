@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_core.errors import LLMBadRequestError
 from agent_core.llm.config import DEFAULT_EFFORT, LLMConfig, RequestFact
-from agent_core.llm.features import ModelFeatures, features_of, matches
+from agent_core.llm.features import ModelFeatures, features_of, full_name, matches
 from agent_core.llm.transport.exchange import CallContext
 from agent_core.llm.transport.served_models import SERVED
 from agent_core.version import VERSION
@@ -26,7 +26,7 @@ _OUTPUTS = (
 
 def lookup_name(config: LLMConfig) -> str:
     """The name under which a model is looked up."""
-    return config.model_canonical_name or config.model
+    return config.model_canonical_name or full_name(config.model)
 
 
 def capabilities_of(config: LLMConfig) -> ModelFeatures:

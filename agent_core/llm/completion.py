@@ -18,6 +18,7 @@ from agent_core.errors import (
     LLMTimeoutError,
 )
 from agent_core.llm.answer import Assembly
+from agent_core.llm.capabilities import lookup_name
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.deltas import DeltaListener, DeltaSink
 from agent_core.llm.metrics import cost_of, usage_of
@@ -122,8 +123,7 @@ class PreparedCall:
             estimate=lambda: (sum(map(len, texts_of(self.messages))), assembly.size),
         )
         if cost is None:
-            name = config.model_canonical_name or config.model
-            cost = cost_of(usage, name, config.input_cost_per_token, config.output_cost_per_token)
+            cost = cost_of(usage, lookup_name(config), config.input_cost_per_token, config.output_cost_per_token)
         return LLMResponse(
             message=assembly.message,
             id=response_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -39,6 +40,30 @@ def _cut(table: bytes, name: str) -> dict[str, Any] | None:
     return entry
 
 
+def full_name(model: str) -> str:
+    """The name with its provider, of whom it is asked where no address is given.
+
+    Of a name without one that is the provider whose model the public table says it is; others stay as they are.
+    """
+    if "/" in model:
+        return model
+    known = str((model_entry(model) or {}).get("litellm_provider"))
+    found = "anthropic" if model.startswith("claude") else "vertex_ai" if known.startswith("vertex_ai-") else known
+    found = _FAMILIES.get(found, found)
+    return f"{found}/{model}" if _PROVIDER.fullmatch(found) and found != "None" else model
+
+
+def provider_of(model: str, *, at_address: bool = False) -> str:
+    """Whose key a model takes: the name before its slash, else its provider.
+
+    A name without one means OpenAI's interface `at_address`, and where nobody knows it.
+    """
+    prefix, slash, _ = (model if at_address else full_name(model)).partition("/")
+    return prefix if slash else "openai"
+
+
+_PROVIDER = re.compile(r"[a-z0-9_]+")
+_FAMILIES = {"bedrock_converse": "bedrock", "cohere_chat": "cohere"}
 _CACHE_MARKS = ("claude", "!gemini")
 _STRING_CONTENT = ("deepseek", "glm", "groq/kimi-k2-instruct", "openrouter/minimax")
 _ECHO_REASONING = (

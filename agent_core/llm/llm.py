@@ -137,7 +137,8 @@ class LLM(LLMConfig):
 
     `model` names provider and model (``anthropic/claude-…``, ``openai/gpt-…``, ``ollama/…``). With `base_url`,
     ``openai/x`` or a name without a provider is any OpenAI-compatible server there; no key from the environment is sent
-    to it. ``demo/tour`` is the built-in scripted model; ``replay/<file>`` answers from a recording.
+    to it; without one, the name of a known model needs no provider. ``demo/tour`` is the built-in scripted model;
+    ``replay/<file>`` answers from a recording.
 
     `metrics` counts what its calls cost; copies made with `model_copy` count together, until `reset_metrics` of one.
     """

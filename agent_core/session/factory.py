@@ -26,6 +26,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
+from agent_core.llm.features import provider_of
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.router import RouterLLM
 from agent_core.memory.condenser import Condenser
@@ -181,12 +182,8 @@ def draft_llm(agent: AgentBase) -> LLM:
 def model_for_drafts(llm: LLM, name: str) -> LLM:
     """The model of this name, at the address of `llm`. Its key is for the same address or the same provider only."""
     llm = llm.active_llm if isinstance(llm, RouterLLM) else llm
-    is_same = llm.base_url is not None or _provider_of(name) == _provider_of(llm.model)
+    is_same = llm.base_url is not None or provider_of(name) == provider_of(llm.model)
     return LLM(model=name, base_url=llm.base_url, api_key=llm.api_key if is_same else None)
-
-
-def _provider_of(model: str) -> str:
-    return model.partition("/")[0] if "/" in model else "openai"
 
 
 class ConversationDrafts:

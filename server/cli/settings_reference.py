@@ -78,10 +78,10 @@ BrowsingAgent = "seeing"
 
 A profile has every option of [`LLM`](library.md#models) by its name there, but for those that only a program can use.
 One that names neither a key nor an address is reached as `llm_model` is, if that is of the same provider (the name
-before the `/`), else with the provider's usual variable of the environment. `fallbacks` and a router's `models` name
-profiles that are no routers; a router of your own is named by its `router_name`. A name or a value that cannot be is
-refused at the start. Users may have profiles of their own, and choose among all
-([protocol.md](protocol.md#named-models)).
+before the `/`; models that litellm knows need none), else with the provider's usual variable of the environment.
+`fallbacks` and a router's `models` name profiles that are no routers; a router of your own is named by its
+`router_name`. A name or a value that cannot be is refused at the start. Users may have profiles of their own, and
+choose among all ([protocol.md](protocol.md#named-models)).
 
 Agents name profiles as well, of those that their user can name: the tool `switch_llm` hands the conversation over to
 one, an agent whose model sees no images has `inspect_image_with_vision` where a profile does, and a kind of sub-agent

@@ -23,6 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from agent_core.agent.base import AgentBase
 from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
+from agent_core.llm.features import full_name, provider_of
 from agent_core.memory.condensers import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.analyzers import analyzer_named, policy_with
@@ -81,11 +82,10 @@ class ModelChoice(NamedTuple):
 
     def lacks_key(self, environment: Mapping[str, str] = os.environ) -> bool:
         """Whether a call is bound to be refused: a hosted model and no key anywhere."""
-        if self.api_key or self.base_url or self.model.startswith(KEYLESS_PREFIXES):
+        model = full_name(self.model)
+        if self.api_key or self.base_url or model.startswith(KEYLESS_PREFIXES):
             return False
-        provider = self.model.partition("/")[0] if "/" in self.model else "openai"
-        names = {f"{provider.upper()}_API_KEY", "OPENAI_API_KEY" if "/" not in self.model else ""}
-        names |= {"ANTHROPIC_API_KEY"} if self.model.startswith("claude") else set()
+        names = {f"{provider_of(model).upper()}_API_KEY"}
         return not any(environment.get(name) for name in names)
 
 

@@ -17,6 +17,7 @@ from agent_core.errors import DrydockError
 from agent_core.events.masking import DUMP_MASK, SENSITIVE_NAME
 from agent_core.events.schema import Tagged
 from agent_core.llm.config import LLMConfig
+from agent_core.llm.features import provider_of
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.spelling import did_you_mean
 from server.settings.text_fields import WEB, one_line, passwords_of, shown_address, whole_address
@@ -241,7 +242,7 @@ class LLMProfile(LLMConfig):
     def _destination(self) -> tuple[str, ...]:
         """Where its secrets go: the addresses, and without any the provider."""
         addresses = [_without_password(getattr(self, name) or "") for name in ADDRESSES]
-        return (*addresses, "" if any(addresses) else _provider_of(self.model))
+        return (*addresses, "" if any(addresses) else provider_of(self.model))
 
     def _changed(self, change: Callable[[str, str], str]) -> Self:
         """A copy with each secret as `change` makes it of its place and itself."""
@@ -273,12 +274,6 @@ def _with_secrets(value: Any, place: str, change: Callable[[str, str], str], *, 
             _with_secrets(one, f"{place}.{number}", change, is_secret=is_secret) for number, one in enumerate(value)
         ]
     return change(place, value) if is_secret and isinstance(value, str) and value else value
-
-
-def _provider_of(model: str) -> str:
-    """Who is asked for this model where no address is given."""
-    prefix, slash, _ = model.partition("/")
-    return prefix if slash else "anthropic" if model.startswith("claude") else "openai"
 
 
 def _without_password(address: str) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import SecretStr
 
 from agent_core.llm.config import LLMConfig
+from agent_core.llm.features import full_name
 from agent_core.llm.transport.exchange import Endpoint
 
 AZURE_VERSION = "2024-12-01-preview"
@@ -34,19 +35,21 @@ def endpoint_of(config: LLMConfig) -> Endpoint:
     """The endpoint of a configured model. Keys and addresses are often pasted with the end of a line: it is cut off."""
     key = config.api_key.get_secret_value().strip() if config.api_key else ""
     usual_url = config.ollama_base_url if config.model.startswith("ollama") else None
+    base_url = (config.base_url or usual_url or "").strip() or None
+    model = config.model if base_url else full_name(config.model)
     headers: dict[str, str] = {}
-    if config.model.startswith("openrouter/"):
+    if model.startswith("openrouter/"):
         named = {"HTTP-Referer": config.openrouter_site_url, "X-Title": config.openrouter_app_name}
         headers = {name: value for name, value in named.items() if value}
     options: list[tuple[str, str | SecretStr]] = []
-    if config.model.startswith(_AWS):
+    if model.startswith(_AWS):
         names = [name for name in type(config).model_fields if name.startswith("aws_")]
         options = [(name, value) for name in names if (value := getattr(config, name))]
     return Endpoint(
-        model=config.model,
-        base_url=(config.base_url or usual_url or "").strip() or None,
+        model=model,
+        base_url=base_url,
         api_key=SecretStr(key) if key else None,
-        api_version=config.api_version or (AZURE_VERSION if config.model.startswith("azure/") else None),
+        api_version=config.api_version or (AZURE_VERSION if model.startswith("azure/") else None),
         headers=tuple({**headers, **(config.extra_headers or {})}.items()),
         drop_params=config.drop_params,
         modify_params=config.modify_params,

@@ -11,6 +11,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError
 from agent_core.events.masking import SENSITIVE_NAME
 from agent_core.llm.config import LLMConfig
+from agent_core.llm.features import full_name, provider_of
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import FallbackStrategy
 from agent_core.llm.registry import NO_ROUTER, LLMRegistry
@@ -174,7 +175,8 @@ class ConversationModels:
         names_no_way = not any((profile.api_key, profile.base_url, profile.ollama_base_url))
         if names_no_way and not any(getattr(profile, one) for one in _AWS):
             flat = choose_model(self._user if is_own else None, self._server)
-            if _provider_of(flat.model) == _provider_of(profile.model):
+            at_address = bool(flat.base_url)
+            if provider_of(flat.model, at_address=at_address) == provider_of(profile.model, at_address=at_address):
                 values |= {"api_key": flat.api_key, "base_url": flat.base_url}
         if is_own and (problem := address_problem(values)) is not None:
             return unusable_model(name, problem)
@@ -203,7 +205,7 @@ class ConversationModels:
 
 def address_problem(values: Mapping[str, Any]) -> str | None:
     """Why the model cannot be asked at the address that a user typed; None where it can."""
-    model = str(values["model"])
+    model = str(values["model"]) if values.get("base_url") else full_name(str(values["model"]))
     if not any(values.get(name) for name in ADDRESSES) or not model.startswith(HOST_CREDENTIALS):
         return None
     if values.get("aws_access_key_id") and "vertex" not in model:
@@ -213,10 +215,6 @@ def address_problem(values: Mapping[str, Any]) -> str | None:
 
 def _usage_id(name: str) -> str:
     return f"profile:{name}"
-
-
-def _provider_of(model: str) -> str:
-    return model.partition("/")[0] if "/" in model else "openai"
 
 
 def _words(error: Exception) -> str:

@@ -51,6 +51,15 @@ async def test_openai_itself_gets_the_options_of_its_model_family(monkeypatch: p
     assert response.cost > 0
 
 
+async def test_a_model_of_openai_is_known_without_its_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ModelServer([say("Hello.")]) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        llm = LLM(model="gpt-5", api_key=SecretStr("sk-x"), num_retries=1, api_mode="chat", max_output_tokens=500)
+        await llm.acompletion(HELLO)
+        assert (server.last_request.model, server.last_request.json["max_completion_tokens"]) == ("gpt-5", 500)
+    assert LLM(model="gpt-5").uses_responses_api()
+
+
 async def test_openai_without_a_key_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(LLMAuthenticationError, match="no API key for model openai/gpt-4o"):

@@ -132,6 +132,10 @@ def test_a_model_of_the_originals_service_without_a_key_of_the_users_is_none_tha
     [
         (ModelChoice("openai/gpt-5"), {}, True),
         (ModelChoice("gpt-5"), {}, True),
+        (ModelChoice("gpt-5"), {"OPENAI_API_KEY": "k"}, False),
+        (ModelChoice("claude-opus-9"), {"OPENAI_API_KEY": "k"}, True),
+        (ModelChoice("claude-opus-9"), {"ANTHROPIC_API_KEY": "k"}, False),
+        (ModelChoice("gemini-2.5-pro"), {}, False),
         (ModelChoice("openai/gpt-5", "key"), {}, False),
         (ModelChoice("openai/x", None, "http://localhost:11434/v1"), {}, False),
         (ModelChoice("openai/gpt-5"), {"OPENAI_API_KEY": "k"}, False),
@@ -145,6 +149,27 @@ def test_a_hosted_model_without_any_key_is_noticed(
     choice: ModelChoice, environment: dict[str, str], expected: bool
 ) -> None:
     assert choice.lacks_key(environment) is expected
+
+
+@pytest.mark.parametrize(
+    ("flat", "base_url", "named", "is_reached"),
+    [
+        ("claude-opus-4-5", None, "anthropic/claude-haiku-4-5", True),
+        ("claude-opus-4-5", None, "claude-of-tomorrow", True),
+        ("claude-opus-4-5", None, "openai/gpt-5", False),
+        ("claude-opus-4-5", None, "gpt-5", False),
+        ("gpt-5", None, "openai/gpt-4o", True),
+        ("openai/x", "http://models.example/v1", "claude-haiku-4-5", True),
+        ("claude-opus-4-5", "http://models.example/v1", "llama", True),
+        ("claude-opus-4-5", "http://models.example/v1", "anthropic/claude-haiku-4-5", False),
+    ],
+)
+def test_a_profile_without_a_way_is_reached_as_the_servers_model_is_where_both_are_of_one_provider(
+    flat: str, base_url: str | None, named: str, is_reached: bool
+) -> None:
+    server = Settings(llm_model=flat, llm_api_key="key", llm_base_url=base_url, llm_profiles={"p": {"model": named}})
+    llm = ConversationModels(None, server).load("p")
+    assert (llm.api_key is not None, llm.base_url) == (is_reached, base_url if is_reached else None)
 
 
 def test_the_users_wishes_win_over_the_servers_where_there_are_any() -> None:
