@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
 
 from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.docker.objects import DockerObjects
+from server.session.agents.agent_sessions import AgentSessions
+from tests.contract.workspace.conftest import WAIT_SECONDS
 from tests.contract.workspace.git_server import GitServer
 from tests.contract.workspace.test_cloning import Cloning, cloning, ended, errors
 
@@ -78,6 +82,42 @@ async def test_what_cannot_be_is_told_in_the_conversation_and_the_usual_image_is
     assert words in error or (is_local(cloning) and "have no image" in error)
     assert image_of(cloning, workspace.id) == "drydock/sandbox:base"
     assert await workspace.run("cat */file") == "main"
+
+
+@pytest.mark.parametrize("moment", ["removed", "made"])
+async def test_a_sandbox_whose_making_from_that_image_is_cut_off_is_made_at_the_next_start(
+    cloning: Cloning, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    if is_local(cloning):
+        return
+    reached = asyncio.Event()
+    create = DockerObjects.create
+
+    async def cut(objects: DockerObjects, network: str, creation: str, image: str) -> None:
+        if image == OTHER:
+            reached.set()
+            await asyncio.Event().wait()
+        await create(objects, network, creation, image)
+
+    async def unsettled(*_: object) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        if moment == "removed":
+            patched.setattr(DockerObjects, "create", cut)
+        else:
+            patched.setattr(AgentSessions, "_settled", unsettled)
+        workspace = await cloning.begin(repository="ann/named", git_provider="github")
+        async with asyncio.timeout(WAIT_SECONDS):
+            await reached.wait()
+        assert (await cloning.client.post(f"/api/conversations/{workspace.id}/stop")).status_code == 200
+    await cloning.client.post(f"/api/conversations/{workspace.id}/start", json={})
+    await cloning.again(workspace)
+    assert image_of(cloning, workspace.id) == OTHER
+    found = await workspace.run("cat named/file; ls -d /usr/share/doc/chromium-common")
+    assert found.split() == ["main", "/usr/share/doc/chromium-common"]
+    assert await errors(workspace) == []
 
 
 async def test_a_request_that_names_an_image_is_not_overruled(cloning: Cloning) -> None:
