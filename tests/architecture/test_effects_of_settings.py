@@ -48,10 +48,11 @@ OF_THE_SERVER: dict[str, str] = {
     "allowed_origins": "contract/rest/test_page.py::test_pages_of_an_allowed_origin_may_call_the_api",
     "trusted_proxies": "integration/server/test_process.py::"
     "test_whom_a_client_says_it_asks_for_means_nothing_but_from_a_trusted_proxy",
-    "webhook_hosts": "contract/webhooks/test_sending.py::test_a_host_that_the_settings_allow_is_sent_to",
+    "webhook_hosts": "contract/webhooks/test_routes.py::"
+    "test_webhooks_go_to_the_webhook_hosts_and_to_no_other_that_is_not_public",
     "mcp_oauth_hosts": f"{HERE}::test_signing_in_leads_to_the_mcp_oauth_hosts_and_to_no_other_that_is_not_public",
-    "preview_domain": "contract/preview/test_access.py::"
-    "test_where_a_preview_is_depends_on_the_domain_and_on_the_pages_address",
+    "preview_domain": "contract/rest/test_ports.py::"
+    "test_previews_are_where_the_preview_domain_says_and_the_page_may_show_them",
     "max_request_bytes": "integration/server/test_process.py::test_an_oversized_body_is_refused_and_the_server_lives",
     "max_upload_bytes": "contract/workspace/test_files.py::test_what_is_no_form_or_too_large_is_refused_in_words",
     "max_message_bytes": "contract/rest/test_strict_json.py::test_a_message_over_the_limit_is_refused_over_http_too",
@@ -102,7 +103,7 @@ OF_THE_SERVER: dict[str, str] = {
     "test_an_idle_conversation_is_unloaded_as_it_is_and_its_sandbox_paused_then_stopped",
     "cull_interval_seconds": f"{MANAGER}::test_a_message_at_the_very_moment_of_unloading_is_not_left_alone",
     "shutdown_seconds": f"{MANAGER}::test_a_slow_end_of_a_conversation_does_not_hold_up_the_server_for_long",
-    "sandbox": "integration/sandbox/test_selection.py::test_local_is_taken_when_asked_for",
+    "sandbox": f"{HERE}::test_conversations_run_in_the_sandbox_of_the_settings",
     "sandbox_image": f"{HERE}::test_the_image_and_the_network_of_the_settings_are_those_of_each_sandbox",
     "sandbox_network": f"{HERE}::test_the_image_and_the_network_of_the_settings_are_those_of_each_sandbox",
     "sandbox_memory_mb": LIMIT,
@@ -224,13 +225,6 @@ OF_USERS: dict[str, str] = {
     "disabled_skills": f"{CONTEXT}::test_of_skills_that_the_server_or_the_user_has_disabled_no_agent_is_told",
 }
 
-OTHER_WORDS = {
-    "webhook_hosts": "hosts",
-    "preview_domain": "PreviewAddresses",
-    "sandbox": "wish|chosen",
-}
-"""What a setting is called where a test gives it to the part that it is for, rather than to a server."""
-
 
 @cache
 def named_parts(path: Path) -> dict[str, str]:
@@ -284,5 +278,5 @@ def test_every_setting_has_a_test_of_what_it_does(model: type[BaseModel], effect
     ids=lambda value: value[-60:],
 )
 def test_the_test_of_a_setting_is_there_and_gives_it(setting: str, test: str) -> None:
-    words = f"{setting}|{setting.upper()}|{OTHER_WORDS.get(setting, setting)}"
+    words = f"{setting}|{setting.upper()}"
     assert re.search(rf"(?<!\w)(?:DRYDOCK_)?(?:{words})(?!\w)", text_of(test)), f"{test} does not name {setting}"

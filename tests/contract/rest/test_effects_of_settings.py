@@ -5,6 +5,7 @@ Which test shows the effect of which setting stands in `tests/architecture/test_
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sqlite3
@@ -13,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from agent_core.mcp.config import McpAuth
@@ -157,6 +159,34 @@ async def test_a_limit_of_the_settings_is_that_of_each_sandbox(make_server: Make
 async def test_the_image_and_the_network_of_the_settings_are_those_of_each_sandbox(make_server: MakeServer) -> None:
     spec = await spec_of(make_server, sandbox_image="mine:1", sandbox_network="internal")
     assert (spec.image, spec.network) == ("mine:1", "internal")
+
+
+@pytest.mark.parametrize(
+    "sandbox",
+    [
+        pytest.param("docker", marks=pytest.mark.docker),
+        pytest.param("local", marks=pytest.mark.bubblewrap),
+        "unconfined",
+    ],
+)
+async def test_conversations_run_in_the_sandbox_of_the_settings(tmp_path: Path, sandbox: str) -> None:
+    app = create_app(Settings.model_validate({"data_dir": tmp_path / "data", "sandbox": sandbox}))
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.api.router.lifespan_context(app.api),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000") as client,
+    ):
+        place = f"/api/conversations/{(await client.post('/api/conversations', json={})).json()['conversation_id']}"
+        manager, conversation_id = app.services.manager, place.rpartition("/")[2]
+        async with asyncio.timeout(MODEL_SECONDS):
+            while (connection := manager.sandbox(conversation_id)) is None:  # noqa: ASYNC110 - only seen by asking
+                await asyncio.sleep(0.03)
+        where = await connection.request("shell.run", {"command": "pwd; cat /proc/1/comm; ls /.dockerenv"})
+        record = await app.services.database.conversations.get(conversation_id)
+        assert (await client.delete(place)).json() is True
+    assert record is not None
+    assert (record.sandbox or {}).get("provider") == sandbox
+    assert where.result["output"].split()[0] == connection.working_dir
 
 
 async def test_a_clone_has_the_git_clone_depth_and_the_git_clone_seconds_of_the_settings(

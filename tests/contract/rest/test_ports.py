@@ -61,6 +61,31 @@ async def test_ports_are_listed_with_addresses_that_lead_to_their_own_origin(ser
     assert response.headers["location"] == "/"
 
 
+@pytest.mark.parametrize(
+    ("preview_domain", "host", "mode", "found"),
+    [
+        ("p.example.com", "drydock.example.com", "origin", ".p.example.com/?drydock_ticket="),
+        ("localhost", "drydock.example.com", "path", "drydock.example.com/preview/"),
+        ("none", "localhost:3000", "path", "localhost:3000/preview/"),
+    ],
+)
+async def test_previews_are_where_the_preview_domain_says_and_the_page_may_show_them(
+    make_server: MakeServer, preview_domain: str, host: str, mode: str, found: str
+) -> None:
+    async with make_server(preview_domain=preview_domain, allowed_hosts=["drydock.example.com"]) as server:
+        place = f"/api/conversations/{await running(server)}"
+        ports = (await server.get(f"{place}/ports", headers={"host": host})).json()
+        assert ports["mode"] == mode
+        assert found in ports["ports"][0]["url"]
+        opened = await server.client.get(ports["ports"][0]["url"])
+        if mode == "origin":
+            assert (opened.status_code, opened.headers["location"]) == (303, "/")
+        else:
+            assert "sandbox" in opened.headers["content-security-policy"]
+        policy = (await server.get("/", headers={"host": host})).headers["content-security-policy"]
+        assert ("*.p.example.com" in policy) is (mode == "origin")
+
+
 async def test_ports_are_listed_in_pages_and_what_is_polled_has_a_tag(server: Server) -> None:
     path = f"/api/conversations/{await running(server)}"
     first = await server.get(f"{path}/ports?limit=1")

@@ -45,6 +45,25 @@ async def test_a_conversations_whole_log_arrives_as_clients_read_it(server: Serv
     assert (shown["problem"], shown["failing_since"], shown["active"]) == ("", None, True)
 
 
+@pytest.mark.parametrize("webhook_hosts", [["localhost"], []])
+async def test_webhooks_go_to_the_webhook_hosts_and_to_no_other_that_is_not_public(
+    tmp_path: Path, receiver: Receiver, webhook_hosts: list[str]
+) -> None:
+    for_others: dict[str, Any] = {"host": "0.0.0.0", "token": "t" * 24}  # noqa: S104 - where it listens for this machine alone, it may
+    async with serving(tmp_path / "data", webhook_hosts=webhook_hosts, **for_others) as server:
+        server.client.headers["x-session-api-key"] = "t" * 24
+        url = receiver.url.replace("127.0.0.1", "localhost")
+        made = (await server.post("/api/webhooks", json={"url": url})).json()
+        conversation_id = await server.create()
+
+        async def is_tried() -> bool:
+            shown = (await server.get(f"/api/webhooks/{made['id']}")).json()
+            return bool(receiver.events(conversation_id)) if webhook_hosts else "webhook_hosts" in shown["problem"]
+
+        await server.until(is_tried)
+    assert bool(receiver.requests) is bool(webhook_hosts)
+
+
 async def test_one_is_made_shown_changed_and_deleted_and_its_secret_is_shown_once(server: Server) -> None:
     response = await server.post("/api/webhooks", json={"url": URL, "events": ["message", "message", "finish"]})
     assert response.status_code == 201
