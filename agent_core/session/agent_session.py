@@ -128,8 +128,7 @@ class AgentSession:
         )
         self._followers: list[asyncio.Task[None]] = []
         self._warming: asyncio.Task[None] | None = None
-        self._plugins = SandboxPlugins(shared.agent.sandbox_plugins, shared.sandbox, shared.stream)
-        self._plugging: asyncio.Task[None] | None = None
+        self._plugins = SandboxPlugins(shared.agent.sandbox_plugins, shared.stream)
         self._closing: asyncio.Task[None] | None = None
         self._after: AfterClose = "keep"
         # Unwound from the last to the first. The sandbox goes before the tasks: a cancelled task ends what it runs
@@ -283,16 +282,23 @@ class AgentSession:
             settle = self.settings.settle_sandbox
             if settle is None:
                 await self._place_folders(self.sandbox)
-                self._tool_servers.sandbox_is_up()
+                if not self._plugins:
+                    self._tool_servers.sandbox_is_up()
             await plant(self.settings.seed, self.sandbox)
             cloned_at = await set_up(self.settings.git, self.sandbox, self.stream)
             if settle is not None:
                 await settle(self.stream, self._report.progress)
                 await self._place_folders(self.sandbox)
-                self._tool_servers.sandbox_is_up()
+                if not self._plugins:
+                    self._tool_servers.sandbox_is_up()
             organization = await organization_skills(self.settings.git.organization, self.sandbox)
             await prepare_tools(self._tools.values(), self.sandbox)
-            await self._plugins.start()
+            # A sub-agent's sandbox is its parent's, who has brought up what is there.
+            if isinstance(self.sandbox, SandboxConnection):
+                if not self.sandbox.sandbox.survived:
+                    await self._plugins.bring_up(self.sandbox)
+                self.sandbox.prepare = self._prepare
+            self._tool_servers.sandbox_is_up()
             async with self.rewinder.lock:
                 await self._begin(initial_message, max_steps, organization, cloned_at=cloned_at)
         except Exception as error:
@@ -305,8 +311,11 @@ class AgentSession:
         self._report.enter(READY)
         self.is_ready = True
         self.sandbox.listen(self._report.changed)
-        self.sandbox.listen(self._plugins.changed)
-        self._plugging = asyncio.create_task(self._plugins.run(), name=f"plugins:{self.conversation_id}")
+
+    async def _prepare(self, sandbox: SandboxAccess) -> None:
+        """What has to be there again when the sandbox has started anew, before anybody uses it."""
+        await self._place_folders(sandbox)
+        await self._plugins.bring_up(sandbox)
 
     async def _place_folders(self, sandbox: SandboxAccess) -> None:
         for folder in self.settings.folders:
@@ -427,10 +436,9 @@ class AgentSession:
             await self.sandbox.close()
 
     async def _end_tasks(self) -> None:
-        for task in (self._warming, self._plugging):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
         # The stream is closed: they read to its end and return.
         late: set[asyncio.Task[None]] = set(self._followers)
         for patience in (CLOSE_SECONDS if self.is_ready else 0, CLOSE_SECONDS):

@@ -12,7 +12,6 @@ from typing import Any, Final
 from agent_core.errors import ToolError
 from agent_core.spelling import spelled
 from agent_core.tools.context import SandboxAccess
-from agent_core.tools.terminal import DEFAULT_TERMINAL
 
 OUTPUT_CHARS: Final = 2_000
 MAX_FILE_BYTES: Final = 512 * 1024
@@ -38,14 +37,15 @@ class PluginService:
 class PluginRequirement:
     """Something that a sandbox brings up for an agent, in the order of `AgentBase.sandbox_plugins`.
 
-    It is brought up whenever the sandbox has started anew, so it has to be able to find its work done. What fails, or
+    It is brought up whenever the sandbox has started anew, before anything else runs there, so it has to be able to
+    find its work done. What fails, or
     is not done within `limit_seconds`, is told in the conversation, which goes on without. A subclass may define
     `bring_up` instead of giving data.
 
     Attributes:
         name: what it is called in the conversation; small letters, digits, hyphen and underscore.
         files: texts by their paths, relative to a folder of the plugin's own (the variable ``PLUGIN_DIR``).
-        env: variables for its commands and its service, and for the agent's terminal.
+        env: variables for its commands and its service, and then for every terminal, cell and program of the sandbox.
         setup: shell commands, one after the other, in the workspace; the first that fails ends it.
         service: a program that is started then, unless it is ready already.
         limit_seconds: for all of that together.
@@ -61,8 +61,10 @@ class PluginRequirement:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name: {self.name!r} has to be small letters, digits, hyphens and underscores, up to 40")
-        if wrong := [one for one in self.env if not _VARIABLE.fullmatch(one)]:
+        if wrong := [one for one in self.env if not _VARIABLE.fullmatch(one) or one.startswith("DRYDOCK_")]:
             raise ValueError(f"env: {wrong} cannot name variables")
+        if wrong := [one for one, value in self.env.items() if not isinstance(value, str) or "\0" in value]:
+            raise ValueError(f"env: the values of {wrong} have to be texts without NUL")
         if not isinstance(self.setup, tuple):
             raise TypeError("setup: give a tuple of commands, such as ('make tools',)")
         for path, text in self.files.items():
@@ -90,7 +92,7 @@ class PluginRequirement:
         if self.service is not None:
             await self._serve(sandbox, self.service)
         if self.env:
-            await self._shell(sandbox, self._exports, session=DEFAULT_TERMINAL)
+            await sandbox.request("environment.set", {"variables": dict(self.env)}, limit_seconds=self.limit_seconds)
 
     @property
     def _exports(self) -> str:

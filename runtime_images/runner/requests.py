@@ -80,6 +80,7 @@ class Requests:
             "browser.run": lambda request, args, _: self._run(browser, browser_order(args), request),
             "cancel": self._cancel,
             "disk.state": lambda request, _, __: request.finish(disk.state()),
+            "environment.set": self._environment_set,
             "journal.ack": lambda request, args, _: request.finish(
                 {"forgotten": journal.acknowledge(arguments.texts(args, "keys"))}
             ),
@@ -216,6 +217,14 @@ class Requests:
                 request.finish({"cancelled": other.cancel()})
                 return
         request.finish({"cancelled": False})
+
+    def _environment_set(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        """From now on terminals, kernels and programs begin with these variables; those that run stay as they are."""
+        found = arguments.variables(args, "variables")
+        if any(name.startswith("DRYDOCK_") for name in found):
+            raise BadRequestError("variables holds a name that begins with DRYDOCK_, which is the runner's own")
+        os.environ.update(found)
+        request.finish({})
 
     def _run(self, program: Any, order: Any, request: Request) -> None:
         request.cancel = lambda: program.cancel(request)

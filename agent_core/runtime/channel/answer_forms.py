@@ -405,6 +405,7 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
         _SIDE,
     ),
     "disk.state": AnswerForm(record(bytes=(_COUNT, 0), entries=(_COUNT, 0), over=(flag, False), stops=(_COUNT, 0))),
+    "environment.set": _NOTHING,
     "file.edit": AnswerForm(
         record(text=text(64_000), **_CHANGED, image=(or_none(picture(_PICTURE)), None)),
         _edit_bytes("view", _PICTURE + _MIB),

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -75,13 +75,15 @@ class ConversationSandbox(SandboxAccess, Protocol):
 class SandboxConnection:
     """One conversation's sandbox, whose only user it is, and the stream to it.
 
-    `on_status` is told what happens, as ``(status id of docs/protocol.md, text)``.
+    `on_status` is told what happens, as ``(status id of docs/protocol.md, text)``. `prepare`, where one is set, is
+    awaited whenever the sandbox has started anew, before any other request reaches it.
     """
 
     def __init__(
         self, sandbox: Sandbox, *, on_status: Progress | None = None, limits: ConnectionLimits | None = None
     ) -> None:
         self.sandbox = sandbox
+        self.prepare: Callable[[SandboxAccess], Awaitable[None]] | None = None
         self._limits = limits or ConnectionLimits()
         self._listeners: list[Progress] = [] if on_status is None else [on_status]
         self._paused = False
@@ -263,6 +265,8 @@ class SandboxConnection:
                 await self.sandbox.stop()  # a runner of another release: started again, it is replaced by ours
                 await self.sandbox.start(self._tell)
                 channel = await self._attach()
+            if self.prepare is not None and not self.sandbox.survived:
+                await self.prepare(_NewSandbox(channel, self.working_dir, self._limits.request_seconds))
         except SandboxError as error:
             self._tell("STATUS$ERROR", str(error))
             raise
@@ -379,6 +383,34 @@ class SandboxConnection:
             await self._let_go("the sandbox did not answer")
             await self._stop_silent()
         return SandboxLostError(f"The sandbox did not answer within {limit:g} s and was stopped.", fix=_STARTS_AGAIN)
+
+
+class _NewSandbox:
+    """A sandbox that nobody else reaches yet (a `SandboxAccess`), over the first stream to it."""
+
+    def __init__(self, channel: RunnerChannel, working_dir: str, limit_seconds: float) -> None:
+        self.working_dir = working_dir
+        self._channel = channel
+        self._limit_seconds = limit_seconds
+
+    async def request(
+        self,
+        op: str,
+        args: Mapping[str, Any],
+        *,
+        key: str | None = None,
+        limit_seconds: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        blob: bytes | None = None,
+    ) -> RunnerReply:
+        limit = self._limit_seconds if limit_seconds is None else limit_seconds
+        try:
+            async with asyncio.timeout(limit):
+                return await self._channel.request(op, args, key=key, on_output=on_output, blob=blob)
+        except TimeoutError:
+            raise SandboxError(f"The sandbox did not finish {op} within {limit:g} s.", code="request_timeout") from None
+        except ChannelClosedError as error:
+            raise SandboxLostError(f"The sandbox was lost while it was set up ({error.reason}).") from error
 
 
 class SharedSandbox:

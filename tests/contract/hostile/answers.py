@@ -55,6 +55,7 @@ EXCHANGES: Final[dict[str, Exchange]] = {
     "cancel": Exchange({"id": 1}, {"cancelled": True}),
     "code.lint": Exchange({"path": "/a.py"}, {"problems": [{"line": 3, "text": "SyntaxError"}]}),
     "disk.state": Exchange({}, {"bytes": 5, "entries": 2, "over": False, "stops": 1}),
+    "environment.set": Exchange({"variables": {"A": "1"}}, {}),
     "file.edit": Exchange({"command": "str_replace", "path": "/workspace/a"}, {**_FILE, "image": PICTURE}),
     "file.range": Exchange(
         {"command": "read", "path": "/workspace/a"},

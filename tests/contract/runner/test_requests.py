@@ -73,6 +73,14 @@ def test_what_is_wrong_with_a_request_is_answered(client: Client, message: dict[
     assert client.call("ping").result["journal"] == "ok"
 
 
+def test_variables_that_are_set_are_there_in_what_begins_from_then_on(client: Client) -> None:
+    assert client.output("echo _$SHOP") == "_\n"
+    assert client.call("environment.set", variables={"SHOP": "it's open\n", "EMPTY": ""}).result == {}
+    assert client.output("echo _$SHOP", session="other") == "_it's open\n"
+    refused = client.call("environment.set", variables={"DRYDOCK_MARK": "x"})
+    assert refused.error["code"] == "bad_request"
+
+
 def test_a_number_under_way_is_not_taken_twice(client: Client) -> None:
     number = client.send("shell.run", command="echo begun; read x", soft_timeout=20)
     client.wait_for_output(number, "begun")

@@ -26,6 +26,7 @@ from agent_core.testing.fake_sandbox import (
     FakeRunner,
     FakeSandbox,
 )
+from agent_core.tools.context import SandboxAccess
 from tests.waiting import ticks, until
 
 QUICK = ConnectionLimits(
@@ -225,6 +226,42 @@ async def test_an_idle_sandbox_that_ends_unnoticed_is_replaced_without_an_error(
         await it.connection.start()
         await it.sandbox.kill()
         assert (await it.connection.request("echo", {})).result == {"args": {}}
+
+
+async def test_a_sandbox_that_has_started_anew_is_prepared_before_the_request_that_woke_it() -> None:
+    async with rig() as one:
+        await one.connection.start()
+        order: list[str] = []
+
+        async def prepare(sandbox: SandboxAccess) -> None:
+            assert (await sandbox.request("echo", {"a": 1})).result == {"args": {"a": 1}}
+            order.append("prepared")
+
+        async def ask(word: str) -> None:
+            await one.connection.request("echo", {"word": word})
+            order.append(word)
+
+        one.connection.prepare = prepare
+        await ask("before")
+        await one.sandbox.stop()
+        await asyncio.gather(ask("after"), ask("after"))
+        assert order == ["before", "prepared", "after", "after"]
+
+
+async def test_a_sandbox_that_ends_while_it_is_prepared_is_lost() -> None:
+    async with rig() as one:
+        await one.connection.start()
+
+        async def prepare(sandbox: SandboxAccess) -> None:
+            await one.sandbox.stop()
+            await sandbox.request("echo", {})
+
+        one.connection.prepare = prepare
+        await one.sandbox.stop()
+        with pytest.raises(SandboxLostError, match="lost while it was set up"):
+            await one.connection.request("echo", {})
+        one.connection.prepare = None
+        assert (await one.connection.request("echo", {})).result == {"args": {}}
 
 
 async def test_a_sandbox_that_cannot_be_reached_again_counts_as_lost_in_time() -> None:
