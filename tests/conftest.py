@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.leftovers import Leftovers
+
 # Here, since helpers of its suites are imported by many other tests first.
 pytest.register_assert_rewrite("agent_core.testing.sandbox_contract")
 
@@ -28,6 +30,11 @@ settings.load_profile("untimed")
 
 # Nothing of what is imported and collected is ever garbage: it is not looked through again and again.
 gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # all reports come to the process that the workers work for
+        config.pluginmanager.register(Leftovers())
 
 
 def pytest_collection_finish() -> None:

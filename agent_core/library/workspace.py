@@ -30,15 +30,11 @@ class OpenWorkspace:
     sandbox: Sandbox
     provider: SandboxProvider | None = None
     scratch: str = ""
-    own_instance: str = ""
-    """The id of an instance that is this conversation's alone: with it goes its network, of which an engine has few."""
 
     async def close(self) -> None:
         if self.provider is not None:
             try:
                 await self.sandbox.destroy()
-                if self.own_instance:
-                    await self.provider.reap(self.own_instance, ())
             finally:
                 await self.provider.close()
         if self.scratch:
@@ -172,7 +168,7 @@ class DockerWorkspace(SandboxWorkspace):
             network=self.network,
             environment=self.environment,
         )
-        return OpenWorkspace(provider.create(spec), provider, own_instance="" if data_dir else instance_id)
+        return OpenWorkspace(provider.create(spec), provider)
 
 
 @spelled

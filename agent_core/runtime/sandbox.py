@@ -198,7 +198,7 @@ class SandboxProvider(Protocol):
         """Do ahead of time what sandboxes wait for at their start; a failure is told there."""
 
     async def close(self) -> None:
-        """Let go of connections and threads; sandboxes stay as they are."""
+        """Let go of connections, threads, and what no sandbox of its instances uses; sandboxes stay as they are."""
 
 
 class RunnerReply(NamedTuple):

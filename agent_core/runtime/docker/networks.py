@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,7 @@ def beyond_the_border(info: Mapping[str, Any]) -> Availability | None:
 
 _ROLE = "network"
 _OLD_SECONDS = 600.0
+_CLOSE_SECONDS = 5.0
 GUARDED = ("internal", "full")
 """Wishes for a network from which the host is out of reach."""
 _BRIDGE = {"com.docker.network.bridge.enable_icc": "false"}
@@ -195,6 +197,7 @@ class DockerNetworks:
         self._engine = engine
         self._border = border
         self._made: set[str] = set()
+        self._instances: set[str] = set()
         self._creating = asyncio.Lock()
 
     async def ensure(self, spec: SandboxSpec) -> str:
@@ -204,6 +207,7 @@ class DockerNetworks:
         # Those of before there were borders had the wish's name alone.
         wish = f"guarded-{spec.network}" if spec.network in GUARDED else spec.network
         name = f"{instance_name(spec.instance_id)}-{wish}"
+        self._instances.add(spec.instance_id)
         async with self._creating:
             if name not in self._made:
                 await self._make(name, spec)
@@ -227,14 +231,27 @@ class DockerNetworks:
 
         An engine has room for some thirty. A sandbox that starts again gets another one (`DockerObjects.connect`).
         """
+        self._instances.add(instance_id)
 
+        def is_unused(network: Mapping[str, Any]) -> bool:
+            own = _instance_of(network) == instance_id
+            return all_of_instance if own else _age(network["Created"]) > _OLD_SECONDS
+
+        await self._remove(is_unused)
+
+    async def close(self) -> None:
+        """Remove what its instances have and nothing runs in; what cannot be removed is left to the next start."""
+        if self._instances:
+            with suppress(SandboxError):
+                await self._remove(lambda network: _instance_of(network) in self._instances, limit=_CLOSE_SECONDS)
+
+    async def _remove(self, wanted: Callable[[Mapping[str, Any]], bool], limit: float | None = None) -> None:
         def sweep(client: Any) -> None:
             for network in client.networks(filters={"label": [f"{LABEL_ROLE}={_ROLE}"]}):
-                own = (network.get("Labels") or {}).get(LABEL_INSTANCE) == instance_id
-                if all_of_instance if own else _age(network["Created"]) > _OLD_SECONDS:
+                if wanted(network):
                     unless_gone(client.remove_network, network["Id"], also=(403,))  # 403: something runs in it
 
-        await self._engine.call("remove unused networks", sweep)
+        await self._engine.call("remove unused networks", sweep, limit=limit)
         self.forget()
 
     async def _make(self, name: str, spec: SandboxSpec) -> None:
@@ -255,6 +272,10 @@ class DockerNetworks:
             ),
             *(403, 409),  # another process was faster, and has the name or the device
         )
+
+
+def _instance_of(network: Mapping[str, Any]) -> str:
+    return str((network.get("Labels") or {}).get(LABEL_INSTANCE, ""))
 
 
 def _age(created: str) -> float:

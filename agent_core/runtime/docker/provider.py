@@ -126,4 +126,5 @@ class DockerProvider:
     async def close(self) -> None:
         await self._derived.close()
         await self._border.close()
+        await self._networks.close()
         await self._engine.close()

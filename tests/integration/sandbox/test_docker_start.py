@@ -291,7 +291,7 @@ async def test_a_network_that_somebody_removed_is_made_again(docker_kit: Sandbox
         assert await output(again, "cat ~/file") == "kept"
 
 
-async def test_networks_of_other_instances_are_removed_when_they_are_old_and_nothing_runs_in_them(
+async def test_networks_in_which_nothing_runs_go_with_their_provider_and_old_ones_with_any(
     docker_kit: SandboxKit, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = SandboxKit(DockerProvider(), str(tmp_path))
@@ -310,6 +310,12 @@ async def test_networks_of_other_instances_are_removed_when_they_are_old_and_not
     assert await docker_kit.provider.reap(docker_kit.instance, []) == []
     assert [name.rsplit("-", 1)[1] for name in left()] == ["full"]
     assert await output(stopped, "tail -n +3 /proc/net/dev | wc -l") == "2"
+    await stopped.stop()
+    last = DockerProvider()
+    assert await last.reap(other.instance, ["one", "two"]) == []  # as a server begins
+    assert len(left()) == 2
+    await last.close()  # and as it ends: what still runs keeps its network
+    assert [name.rsplit("-", 1)[1] for name in left()] == ["full"]
     await other.close()
     assert left() == []
 

@@ -1,0 +1,87 @@
+"""What tests leave in the Docker engine, found at the end of a run and told with the tests that ran when it was made.
+
+An engine has room for some thirty networks: when each test leaves one, all others fail in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pytest
+
+from agent_core.runtime.sandbox import LABEL_ROLE
+
+_WITHOUT_ENGINE = ("tests/unit/", "tests/architecture/", "tests/migrations/")
+_SLACK_SECONDS = 1.0  # the engine tells some times in whole seconds
+
+
+class Ran(NamedTuple):
+    """When a part of a test (its fixtures, itself) was run."""
+
+    test: str
+    start: float
+    stop: float
+
+
+class Leftovers:
+    """A plugin of pytest that tells of objects left in the engine; a run fails by it where nobody else works there."""
+
+    def __init__(self) -> None:
+        self._began = time.time()
+        self._ran: list[Ran] = []
+        self._told: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if not report.nodeid.startswith(_WITHOUT_ENGINE):
+            self._ran.append(Ran(report.nodeid, report.start, report.stop))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if not self._ran:
+            return
+        for name, made in _objects():
+            if made > self._began - _SLACK_SECONDS:
+                tests = {ran.test for ran in self._ran if ran.start - _SLACK_SECONDS < made < ran.stop + _SLACK_SECONDS}
+                self._told.append(f"{name}, made during {' or '.join(sorted(tests)) or 'no test of this run'}")
+        if self._told and "CI" in os.environ and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._told:
+            terminalreporter.section("left in the Docker engine (unless others use it, too)", red=True)
+            for line in self._told:
+                terminalreporter.line(line)
+
+
+def _objects() -> Iterator[tuple[str, float]]:
+    """The names of all objects of sandboxes, with the time of their making; none where no engine answers."""
+    from docker.api.client import APIClient
+    from docker.errors import DockerException
+    from docker.utils import kwargs_from_env
+
+    try:
+        engine: Any = APIClient(version="auto", timeout=20, **kwargs_from_env())
+    except DockerException:
+        return
+    ours = {"label": LABEL_ROLE}
+    try:
+        for container in engine.containers(all=True, filters=ours):
+            yield f"container {container['Names'][0]} {json.dumps(container['Labels'])}", container["Created"]
+        for network in engine.networks(filters=ours):
+            yield f"network {network['Name']} {json.dumps(network['Labels'])}", _time(network["Created"])
+        for volume in engine.volumes(filters=ours)["Volumes"] or ():
+            yield f"volume {volume['Name']} {json.dumps(volume['Labels'])}", _time(volume["CreatedAt"])
+    finally:
+        engine.close()
+
+
+def _time(written: str) -> float:
+    """Seconds since 1970 of an engine's time, which may have nanoseconds."""
+    whole, _, rest = written.partition(".")
+    zone = rest.lstrip("0123456789")
+    return datetime.fromisoformat(whole + zone).timestamp()
