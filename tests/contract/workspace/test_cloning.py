@@ -18,6 +18,7 @@ from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.contract.workspace.conftest import WAIT_SECONDS, Workspace, provider_named
 from tests.contract.workspace.git_server import TOKEN, GitServer
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -174,18 +175,22 @@ async def test_a_private_repository_is_there_when_the_conversation_starts_and_it
 async def test_the_agent_can_push_with_a_command_that_names_the_token(cloning: Cloning, git_server: GitServer) -> None:
     workspace = await cloning.create(repository="ann/private")
     url = git_server.url.replace("http://", "http://x:$GITHUB_TOKEN@")
+    name = "-c user.name=ann -c user.email=ann@b.example"
     command = (
-        f"cd private && git checkout -qb {workspace.id} && git commit -q --allow-empty -m pushed && "
+        f"cd private && git checkout -qb {workspace.id} && git {name} commit -q --allow-empty -m pushed && "
         f"git push -q {url}/ann/private.git {workspace.id} 2>&1; echo ended $?"
     )
     await workspace.client.post(
         f"/api/conversations/{workspace.id}/events", json={"action": "run", "args": {"command": command}}
     )
 
-    async def ran() -> bool:
-        return any("ended 0" in str(one.get("content")) for one in await events(workspace))
+    async def answer() -> str | None:
+        found = await events(workspace)
+        (run,) = [one["id"] for one in found if one.get("action") == "run"]
+        return next((one["content"] for one in found if one.get("cause") == run), None)
 
-    await eventually(ran, limit=WAIT_SECONDS)
+    await until(answer)
+    assert str(await answer()).strip() == "ended 0", await events(workspace)
     bare = str(git_server.folder / "ann/private.git")
     assert (
         await asyncio.to_thread(printed, "git", "-C", bare, "branch", "--list", workspace.id)
