@@ -149,6 +149,7 @@ T = TypeVar("T")
 _FIX = "Start it (for example: sudo systemctl start docker), or set DOCKER_HOST to one that runs."
 CALL_SECONDS = 60.0
 _ABANDON_SECONDS = 10.0
+_CLOSE_SECONDS = 1.0
 
 
 class EngineUnavailableError(SandboxError):
@@ -180,6 +181,7 @@ class DockerEngine:
         self._host = host
         self._connect_seconds = connect_seconds
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="docker")
+        self._under_way: set[asyncio.Future[Any]] = set()
         self._connecting = asyncio.Lock()
         self._client: Any = None
         self._address: EngineAddress | None = None
@@ -225,10 +227,13 @@ class DockerEngine:
         return await open_exec(self._address, path, CALL_SECONDS)
 
     async def close(self) -> None:
+        """Let go of the engine; a call under way that nobody waits for any more gets a moment for its end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=_CLOSE_SECONDS)
         client, self._client = self._client, None
         if client is not None:
             client.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _connected(self) -> Any:
         if self._client is None:
@@ -243,7 +248,8 @@ class DockerEngine:
         self, what: str, work: Callable[[], T], limit: float, on_abandon: Callable[[], None] | None = None
     ) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits any more
+        self._under_way.add(future)
+        future.add_done_callback(self._ended)
         try:
             async with asyncio.timeout(limit):
                 return await asyncio.shield(future)
@@ -257,6 +263,11 @@ class DockerEngine:
                 on_abandon()
             await asyncio.wait({future}, timeout=_ABANDON_SECONDS)
             raise
+
+    def _ended(self, call: asyncio.Future[Any]) -> None:
+        self._under_way.discard(call)
+        if not call.cancelled():
+            call.exception()  # perhaps nobody waits any more
 
 
 def _connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:
