@@ -251,7 +251,10 @@ class TabCalls:
                 tab.clear_moves()
                 return tab, response
             except Error as error:
-                if "interrupted by another navigation" not in error.message or attempt == _ATTEMPTS - 1:
+                # A page that moves by itself may break off where it is to go before it has gone elsewhere, too.
+                is_broken_off = "net::ERR_ABORTED" in error.message and bool(tab.moved_at)
+                is_elsewhere = is_broken_off or "interrupted by another navigation" in error.message
+                if not is_elsewhere or attempt == _ATTEMPTS - 1:
                     raise
             if attempt == _ATTEMPTS - 2:
                 tab = await self._tabs.leave_for_new(tab, "kept going elsewhere")
