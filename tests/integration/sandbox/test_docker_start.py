@@ -291,10 +291,16 @@ async def test_a_network_that_somebody_removed_is_made_again(docker_kit: Sandbox
         assert await output(again, "cat ~/file") == "kept"
 
 
+@pytest.fixture
+async def other(tmp_path: Path) -> AsyncIterator[SandboxKit]:
+    made = SandboxKit(DockerProvider(), str(tmp_path))
+    yield made
+    await made.close()
+
+
 async def test_networks_in_which_nothing_runs_go_with_their_provider_and_old_ones_with_any(
-    docker_kit: SandboxKit, engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    docker_kit: SandboxKit, other: SandboxKit, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = SandboxKit(DockerProvider(), str(tmp_path))
     stopped, running = other.connect("one", network="internal"), other.connect("two", network="full")
     await asyncio.gather(stopped.start(), running.start())
     await stopped.stop()
@@ -316,7 +322,8 @@ async def test_networks_in_which_nothing_runs_go_with_their_provider_and_old_one
     assert len(left()) == 2
     await last.close()  # and as it ends: what still runs keeps its network
     assert [name.rsplit("-", 1)[1] for name in left()] == ["full"]
-    await other.close()
+    await running.stop()
+    await other.provider.reap(other.instance, [])
     assert left() == []
 
 
