@@ -108,6 +108,8 @@ class RemoteRun(RunLoop):
         self._is_open = False
         self._at_work = False
         self._last_change = -1
+        self._loading = -1
+        self._failed_to_load = False
         self._moved = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._calls: dict[int, asyncio.Task[None]] = {}
@@ -173,7 +175,10 @@ class RemoteRun(RunLoop):
         payload = json.dumps({name: value for name, value in data.items() if name != "id"}).encode()
         event = from_payload(payload, event_id)
         if isinstance(event, AgentStateChanged):
+            failed = event.agent_state is AgentState.ERROR and bool(event.reason)
+            self._failed_to_load = failed and self._last_change == self._loading
             self._last_change = event_id
+            self._loading = event_id if event.agent_state is AgentState.LOADING else self._loading
         await self._mirror.append(
             self.conversation_id,
             [NewEvent(event.kind, event.source, event.cause, utc_now(), to_payload(self._own(event)))],
@@ -363,6 +368,8 @@ class RemoteRun(RunLoop):
             return
         await self._configured()
         await self._call(self._client.start(self.conversation_id))
+        if not await self._has_begun(fold):
+            return
         while True:
             state = AgentState.USER_CONFIRMED if fold.awaits_approval else AgentState.RUNNING
             place = await self._post(ChangeAgentState(agent_state=state, max_steps=max_steps))
@@ -372,6 +379,20 @@ class RemoteRun(RunLoop):
                 break  # else the user has said something in the last moment
         self._count(fold)
         await self._learn_tools()
+
+    async def _has_begun(self, fold: StatusFold) -> bool:
+        """Wait until the session there is in its first state, which is no answer to a request; False: it has failed."""
+        await self._read_up(fold)
+        await self._until(lambda: self._last_change > self._loading and fold.last_id >= self._last_change)
+        return not self._failed_to_load
+
+    async def _read_up(self, fold: StatusFold) -> bool:
+        """Read what is stored by now; returns whether that was anything."""
+        page = await self._call(self._client.programs.page(self.conversation_id, after=fold.last_id, limit=1))
+        if page.last_id <= fold.last_id:
+            return False
+        await self._until(lambda: fold.last_id >= page.last_id)
+        return True
 
     def _count(self, fold: StatusFold) -> None:
         """Have the program's own models know what was asked of them there since they were counted last."""
@@ -389,10 +410,8 @@ class RemoteRun(RunLoop):
 
         while True:
             await self._until(is_at_rest)
-            page = await self._call(self._client.programs.page(self.conversation_id, after=fold.last_id, limit=1))
-            if page.last_id <= fold.last_id:
+            if not await self._read_up(fold):
                 return
-            await self._until(lambda last=page.last_id: fold.last_id >= last)
 
     async def _interrupted(self) -> None:
         if self._is_open:

@@ -71,7 +71,7 @@ def model(server: ModelServer) -> LLM:
 class RunningServer:
     """A server process of its own, for programs that are not asynchronous."""
 
-    def __init__(self, data_dir: Path, *, is_open: bool = False) -> None:
+    def __init__(self, data_dir: Path, *, is_open: bool = False, **environment: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="server")
         self._thread.start()
@@ -79,7 +79,7 @@ class RunningServer:
             data_dir,
             "--sandbox",
             "local",
-            environment={"DRYDOCK_TOKEN": "" if is_open else "auto", "DRYDOCK_MCP_PROGRAMS": "host"},
+            environment={"DRYDOCK_TOKEN": "" if is_open else "auto", "DRYDOCK_MCP_PROGRAMS": "host", **environment},
         )
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:

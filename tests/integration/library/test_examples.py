@@ -16,16 +16,18 @@ from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
 from drydock_client import NotFoundError, SyncDrydockClient
 from tests.integration.library.conftest import RunningServer, StartModel
+from tests.integration.server.forks import ROOT, run_program
 
 pytestmark = pytest.mark.bubblewrap
 
-ROOT = Path(__file__).parents[3]
+LIMIT_SECONDS = 120
 
 
 class Home:
     """Where an example works: what it is told, and what its commands see."""
 
     def __init__(self, project: Path, server: RunningServer | None) -> None:
+        self.is_on_server = server is not None
         self._project = project
         self._server = server
         self.argument = str(project) if server is None else server.process.url
@@ -51,7 +53,8 @@ def home(request: pytest.FixtureRequest, project: Path) -> Home:
     return Home(project, request.getfixturevalue("running_server") if request.param == "server" else None)
 
 
-def run_example(name: str, server: ModelServer, home: Home, *arguments: str) -> str:
+def run_example(name: str, server: ModelServer, home: Home, *arguments: str, plainly: bool = False) -> str:
+    """What it prints; `plainly`: by an interpreter of its own, otherwise by a fork of one that has imported all."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -60,13 +63,13 @@ def run_example(name: str, server: ModelServer, home: Home, *arguments: str) -> 
         "LLM_API_KEY": "key-123456",
         **home.environment,
     }
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [str(ROOT / "examples" / name), *arguments]
+    if plainly:
+        done = subprocess.run(
+            [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS
+        )
+    else:
+        done = run_program(command, environment, ROOT, limit_seconds=LIMIT_SECONDS)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout
@@ -74,7 +77,7 @@ def run_example(name: str, server: ModelServer, home: Home, *arguments: str) -> 
 
 def test_the_minimal_program(start_model: StartModel, home: Home) -> None:
     server = start_model([call("terminal", {"command": "echo five seven five > haiku.txt"}), finish("Written.")])
-    out = run_example("minimal.py", server, home, "Write a haiku.", home.argument)
+    out = run_example("minimal.py", server, home, "Write a haiku.", home.argument, plainly=not home.is_on_server)
     assert "status: finished" in out
     assert home.text("haiku.txt") == "five seven five\n"
 

@@ -28,8 +28,8 @@ from agent_core.testing.model_turns import Turn, finish, say
 from server.routes.conversations.new_conversation import NewConversation
 from server.settings.settings import Settings
 from tests.integration.library.conftest import RunningServer, StartModel
+from tests.integration.server.forks import ROOT, run_program
 
-ROOT = Path(__file__).parents[3]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DRAWN = {"architecture.md"}
@@ -81,6 +81,10 @@ print("all done")
 """
 
 
+QUICK: dict[str, Any] = {"litellm_extra_body": {"pace": 0}}
+"""The tour without its pauses, which are for people."""
+
+
 def answer(request: ModelRequest) -> Turn:
     return finish("Done.") if request.json.get("tools") else say("Hello.")
 
@@ -88,7 +92,13 @@ def answer(request: ModelRequest) -> Turn:
 @pytest.fixture(scope="module")
 def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A server that wants no token, as on one's own computer."""
-    server = RunningServer(tmp_path_factory.mktemp("docs") / "data", is_open=True)
+    profiles = {"quick": {"model": "demo/tour", **QUICK}}
+    server = RunningServer(
+        tmp_path_factory.mktemp("docs") / "data",
+        is_open=True,
+        DRYDOCK_LLM_PROFILES=json.dumps(profiles),
+        DRYDOCK_LLM_PROFILE="quick",
+    )
     try:
         server.do(server.process.start())
         yield server
@@ -113,17 +123,12 @@ def test_the_programs_of_a_page_run_one_after_another(
         ('model="anthropic/claude-sonnet-4-5"', reached),
         ("http://localhost:8000/v1", model.url),
         ('api_key="…"', 'api_key="key-123456"'),
+        ('model="demo/tour"', f'model="demo/tour", **{QUICK}'),
         ("http://127.0.0.1:3000", open_server.process.url),
     ):
         codes = [code.replace(told, real) for code in codes]
-    done = subprocess.run(
-        [sys.executable, "-c", f"BLOCKS = {codes!r}\n{PROGRAM}"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=220,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    done = run_program(["-c", f"BLOCKS = {codes!r}\n{PROGRAM}"], environment, tmp_path)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     assert done.stdout.rstrip().endswith("all done"), done.stdout[-2000:]
     assert re.search(".*".join(map(re.escape, PRINTED.get(page.stem, []))), done.stdout, re.DOTALL), done.stdout

@@ -1,8 +1,8 @@
-"""Server processes without the seconds of processor time in which each would import the same modules.
+"""Servers and programs, without the seconds of processor time in which each would import the same modules.
 
-``python -m tests.integration.server.forks`` imports what a server imports, and then becomes a server at each request:
-a forked process that runs the command line as the interpreter would, with its own arguments, environment and output.
-It can be signalled and killed like any other; where starting itself is what a test is about, it starts one plainly.
+``python -m tests.integration.server.forks`` imports what they import, and then becomes one at each request: a forked
+process that runs the command line as the interpreter would, with its own arguments, environment and output. It can be
+signalled and killed like any other; where starting itself is what a test is about, it starts one plainly.
 """
 
 from __future__ import annotations
@@ -13,18 +13,30 @@ import contextlib
 import gc
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[3]
 _MESSAGE = 1_000_000
 _LOST = -1
+_IMPORTED = (
+    "server.cli",
+    "server.settings.loading",
+    "server.cli.serve",
+    "agent_core.llm.transport.client",
+    "agent_core.library.conversation",
+    "agent_core.testing.model_server",
+    "drydock_client",
+)
 
 
 class ForkedProcess:
@@ -48,6 +60,14 @@ class ForkedProcess:
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
+    def wait_blocking(self, limit_seconds: float) -> int:
+        """Wait for its end, `TimeoutError` after the limit; returns its exit status."""
+        if self.returncode is None and not select.select([self._told], [], [], limit_seconds)[0]:
+            raise TimeoutError(f"process {self.pid} still runs after {limit_seconds:g} s")
+        status = self.returncode
+        assert status is not None
+        return status
+
     async def wait(self) -> int:
         """Wait for its end; returns its exit status."""
         while (status := self.returncode) is None:
@@ -62,12 +82,33 @@ class ForkedProcess:
 
 def fork_server(arguments: list[str], environment: dict[str, str], log: Path) -> ForkedProcess:
     """Start ``python -m server`` with these arguments; what it prints is appended to the log."""
+    log.touch()
+    order = {"arguments": ["drydock", *arguments], "out": str(log), "errors": str(log), "folder": str(ROOT)}
+    return _fork({**order, "environment": environment})
+
+
+def run_program(
+    arguments: list[str], environment: dict[str, str], folder: Path, *, limit_seconds: float = 180.0
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python SCRIPT …`` or ``python -c CODE`` in a folder, as `subprocess.run` would, which raises the same."""
+    with tempfile.TemporaryDirectory() as place:
+        out, errors = Path(place, "out"), Path(place, "errors")
+        order = {"arguments": arguments, "out": str(out), "errors": str(errors), "folder": str(folder)}
+        process = _fork({**order, "environment": environment, "is_program": True})
+        try:
+            status = process.wait_blocking(limit_seconds)
+        except TimeoutError:
+            process.send_signal(signal.SIGKILL)
+            process.wait_blocking(limit_seconds)
+            raise subprocess.TimeoutExpired(arguments, limit_seconds, out.read_bytes(), errors.read_bytes()) from None
+        return subprocess.CompletedProcess(arguments, status, out.read_text("utf-8"), errors.read_text("utf-8"))
+
+
+def _fork(order: dict[str, Any]) -> ForkedProcess:
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
-    order = json.dumps({"arguments": arguments, "environment": environment, "log": str(log)}).encode()
     _, line = _mould()
-    log.touch()
-    socket.send_fds(line, [order], [theirs])
+    socket.send_fds(line, [json.dumps(order).encode()], [theirs])
     os.close(theirs)
     return ForkedProcess(int(line.recv(100)), ours)
 
@@ -126,20 +167,36 @@ def _keep(line: socket.socket, told: int) -> None:
 
 
 def _become(order: dict[str, Any]) -> NoReturn:
-    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for descriptor in (1, 2):
-        os.dup2(log, descriptor)
-    os.close(log)
+    for descriptor, name in ((1, "out"), (2, "errors")):
+        file = os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(file, descriptor)
+        os.close(file)
     os.environ.clear()
     os.environ.update(order["environment"])
-    sys.argv = ["drydock", *order["arguments"]]
+    os.chdir(order["folder"])
+    sys.argv = list(order["arguments"])
+    if order.get("is_program"):
+        _run(sys.argv)
     sys.exit(import_module("server.cli").main())
+
+
+def _run(arguments: list[str]) -> NoReturn:
+    main = ModuleType("__main__")
+    if arguments[0] == "-c":
+        code, name = arguments.pop(1), "<string>"
+    else:
+        code, name = Path(arguments[0]).read_text("utf-8"), arguments[0]
+        main.__file__ = name
+        sys.path.insert(0, str(Path(name).parent))
+    sys.modules["__main__"] = main  # where classes that are defined in a program are looked up
+    exec(compile(code, name, "exec", dont_inherit=True), main.__dict__)  # noqa: S102 - the test's own program
+    sys.exit()
 
 
 def _import_all() -> None:
     quick = import_module("server.cli").quick_imports
     with quick():
-        for name in ("server.cli", "server.settings.loading", "server.cli.serve", "agent_core.llm.transport.client"):
+        for name in _IMPORTED:
             import_module(name)
     import_module("agent_core.llm.transport.client")._Library()
     gc.collect()
