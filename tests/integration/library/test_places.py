@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from pydantic import SecretStr
 
 from agent_core import (
     LLM,
@@ -25,8 +24,6 @@ from agent_core import (
     MessageEvent,
     Observation,
     ObservationEvent,
-    RemoteError,
-    RemoteWorkspace,
     Tool,
     ToolDefinition,
     ToolError,
@@ -35,16 +32,18 @@ from agent_core import (
 )
 from agent_core.errors import NoSuchEventError, SandboxError
 from agent_core.library.workspace import Workspace
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.loop_thread import library_loop
+from agent_core.runtime.sandbox import Sandbox
 from agent_core.testing.model_turns import call, finish, say
 from agent_core.tools import registry
 from agent_core.tools.task_tracker import TaskTrackerAction
 from agent_core.tools.terminal import TerminalAction
-from drydock_client import NotFoundError, SyncDrydockClient, UnreachableError
-from drydock_client.programs import LogPage, ProgramsApi
 from tests.integration.library.conftest import RunningServer, StartModel, model
 
 TERMINAL = [Tool(name="terminal")]
 LINES = "Say hello.\u2028To \N{GRINNING FACE}\x85and\r\nall\ndata: {}\n\n."
+DOCKER = DockerWorkspace("drydock/sandbox:base")
 PLACES = [
     pytest.param("folder", marks=pytest.mark.bubblewrap),
     pytest.param("docker", marks=pytest.mark.docker),
@@ -52,17 +51,45 @@ PLACES = [
 ]
 
 
-MakePlace = Callable[[], Workspace | Path]
+MakePlace = Callable[[], Workspace | Sandbox | Path]
 
 
 @pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> MakePlace:
+def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> MakePlace:
     if request.param == "folder":
         return lambda: tmp_path / f"folder-{uuid4().hex[:6]}"
     if request.param == "docker":
-        return lambda: DockerWorkspace("drydock/sandbox:base")
+        return lambda: DOCKER
     server: RunningServer = request.getfixturevalue("running_server")
     return lambda: server.workspace
+
+
+@pytest.fixture
+def place(new_place: MakePlace, request: pytest.FixtureRequest) -> Iterator[MakePlace]:
+    """As `new_place`, but with one container for all tests, each of which finds it empty: most of their time is its."""
+    if new_place() is not DOCKER:
+        yield new_place
+        return
+    container: Sandbox = request.getfixturevalue("container")
+    yield lambda: container
+    library_loop().run(_emptied(container))
+
+
+@pytest.fixture(scope="module")
+def container() -> Iterator[Sandbox]:
+    opened = library_loop().run(DOCKER.opened_for("places", ""))
+    yield opened.sandbox
+    library_loop().run(opened.close())
+
+
+async def _emptied(container: Sandbox) -> None:
+    connection = SandboxConnection(container)
+    try:
+        await connection.start()
+        empty = {"command": "find /workspace -mindepth 1 -delete", "fresh": True, "timeout": 30}
+        assert (await connection.request("shell.run", empty)).result["exit_code"] == 0
+    finally:
+        await connection.close()
 
 
 def status(conversation: Conversation) -> str:
@@ -77,7 +104,7 @@ def kinds(events: Any) -> list[str]:
     return [event.kind for event in events]
 
 
-def test_a_run_has_the_same_events_and_states_and_callbacks(start_model: StartModel, place: MakePlace) -> None:
+def test_a_run_has_the_same_events_and_states_and_callbacks(start_model: StartModel, new_place: MakePlace) -> None:
     command = call("terminal", {"command": "echo hello > said.txt && cat said.txt"}, text="I look.")
     server = start_model([command, finish("Said."), say("Nothing more.")])
     told: list[Event] = []
@@ -85,7 +112,7 @@ def test_a_run_has_the_same_events_and_states_and_callbacks(start_model: StartMo
     llm = model(server)
     with Conversation(
         Agent(llm=llm, tools=TERMINAL),
-        place(),
+        new_place(),
         callbacks=[told.append],
         token_callbacks=[lambda piece: pieces.append(piece.text)],
         visualizer=None,
@@ -167,10 +194,10 @@ def test_confirmation_is_asked_for_granted_and_refused(start_model: StartModel, 
         assert "Once is enough." in str(server.requests[2].messages[-1])
 
 
-def test_a_fork_goes_on_from_there_with_the_files_of_then(start_model: StartModel, place: MakePlace) -> None:
+def test_a_fork_goes_on_from_there_with_the_files_of_then(start_model: StartModel, new_place: MakePlace) -> None:
     write = [call("terminal", {"command": f"echo {word} > word.txt"}) for word in ("one", "two")]
     server = start_model([write[0], finish("One."), write[1], finish("Two."), finish("Forked.")])
-    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), new_place(), visualizer=None) as conversation:
         conversation.send_message("One.")
         conversation.run()
         until = last(conversation).id
@@ -287,50 +314,6 @@ def test_a_program_s_own_tool_is_called_in_the_program(
         assert "3 times" in str(server.requests[1].messages[-1])
 
 
-@pytest.mark.bubblewrap
-def test_a_conversation_goes_on_in_another_program(start_model: StartModel, running_server: RunningServer) -> None:
-    server = start_model([finish("First."), finish("Second.")])
-    agent = Agent(llm=model(server), tools=TERMINAL)
-    with Conversation(agent, running_server.workspace, visualizer=None) as first:
-        first.send_message("First.")
-        first.run()
-        log = [event.id for event in first.state.log]
-    told: list[Event] = []
-    with Conversation(
-        agent, running_server.workspace, conversation_id=first.id, callbacks=[told.append], visualizer=None
-    ) as second:
-        assert status(second) == "finished"
-        assert [event.id for event in second.state.log][: len(log)] == log
-        second.send_message("Second.")
-        second.run()
-        assert min(event.id for event in told) >= len(log), "what was there before is no news"
-
-
-@pytest.mark.bubblewrap
-def test_a_log_whose_first_reading_broke_off_is_read_on(
-    start_model: StartModel, running_server: RunningServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agent = Agent(llm=model(start_model([finish("First.")])), tools=TERMINAL)
-    with Conversation(agent, running_server.workspace, visualizer=None) as first:
-        first.send_message("First.")
-        first.run()
-        log = [(event.id, event.kind) for event in first.state.log]
-    page, asked = ProgramsApi.page, []
-
-    async def breaking(api: ProgramsApi, conversation_id: str, *, after: int = -1, limit: int = 200) -> LogPage:
-        asked.append(after)
-        if len(asked) == 2:
-            raise UnreachableError("the connection broke")
-        return await page(api, conversation_id, after=after, limit=limit)
-
-    monkeypatch.setattr(ProgramsApi, "page", breaking)
-    with Conversation(agent, running_server.workspace, conversation_id=first.id, visualizer=None) as second:
-        with pytest.raises(RemoteError, match="the connection broke"):
-            len(second.state.log)
-        assert [(event.id, event.kind) for event in second.state.log][: len(log)] == log
-        assert asked == [-1, log[-1][0], log[-1][0]]
-
-
 def test_what_shows_a_run_is_closed_with_its_conversation(place: MakePlace) -> None:
     class View:
         def __init__(self) -> None:
@@ -347,73 +330,10 @@ def test_what_shows_a_run_is_closed_with_its_conversation(place: MakePlace) -> N
     assert view.is_closed.wait(30)
 
 
-@pytest.mark.bubblewrap
-def test_a_run_goes_on_when_the_server_is_restarted_in_its_middle(start_model: StartModel, tmp_path: Path) -> None:
-    server = RunningServer(tmp_path / "data")
-    try:
-        server.do(server.process.start())
-        port = server.process.url.rpartition(":")[2]
-        server.process.options = (*server.process.options, "--port", port)
-        script = start_model([call("terminal", {"command": "sleep 3; echo woken"}), finish("Done.")])
-        told: list[Event] = []
-        agent = Agent(llm=model(script), tools=TERMINAL)
-        with Conversation(agent, server.workspace, callbacks=[told.append], visualizer=None) as conversation:
-            begun = threading.Event()
-            conversation.add_callback(lambda event: begun.set() if event.kind == "ActionEvent" else None)
-            conversation.send_message("Sleep.")
-            running = threading.Thread(target=conversation.run)
-            running.start()
-            assert begun.wait(90)
-            server.do(server.process.kill())
-            server.do(server.process.start())
-            running.join(120)
-            assert not running.is_alive()
-            assert status(conversation) == "finished"
-            assert [event.id for event in told] == list(range(len(conversation.state.log)))
-            results = [event for event in conversation.state.events if isinstance(event, ObservationEvent)]
-            assert "woken" in results[0].observation.text
-    finally:
-        server.close()
-
-
-@pytest.mark.bubblewrap
-def test_a_wrong_address_token_or_agent_is_a_clear_error(
-    start_model: StartModel, running_server: RunningServer
-) -> None:
-    agent = Agent(llm=LLM(model="openai/none", api_key=SecretStr("key-123456")), tools=TERMINAL)
-    right = running_server.workspace
-
-    class Foreign(Agent):
-        """A class that no server has."""
-
-    for workspace, chosen, problem in (
-        (RemoteWorkspace("http://127.0.0.1:9", "x"), agent, "No answer from http://127.0.0.1:9"),
-        (RemoteWorkspace(right.url, "wrong-token-wrong-token-1"), agent, "access token"),
-        (RemoteWorkspace(start_model([]).url, "x"), agent, "Drydock"),
-        (right, Foreign(llm=agent.llm, tools=TERMINAL), "kind: 'Foreign' is none of"),
-    ):
-        with (
-            Conversation(chosen, workspace, visualizer=None) as conversation,
-            pytest.raises(RemoteError, match=problem.replace(".", r"\.")),
-        ):
-            conversation.send_message("Hello.")
-
-
-def test_what_only_a_program_s_own_process_can_have_is_refused_at_once(tmp_path: Path) -> None:
-    agent = Agent(llm=LLM(), tools=TERMINAL)
-    place = RemoteWorkspace("http://127.0.0.1:9")
-    with pytest.raises(ValueError, match="persistence_dir: the server keeps the log"):
-        Conversation(agent, place, persistence_dir=tmp_path)
-    with pytest.raises(ValueError, match="confirm_subagents"):
-        Conversation(agent, place, confirm_subagents=lambda actions: True)
-    with pytest.raises(ValueError, match=r"llm\.retry_listener"):
-        Conversation(Agent(llm=LLM(retry_listener=print), tools=TERMINAL), place)
-
-
-def test_going_back_takes_the_log_and_the_files_along(start_model: StartModel, place: MakePlace) -> None:
+def test_going_back_takes_the_log_and_the_files_along(start_model: StartModel, new_place: MakePlace) -> None:
     write = [call("terminal", {"command": f"echo {word} > word.txt"}) for word in ("one", "two")]
     server = start_model([write[0], finish("One."), write[1], finish("Two."), finish("Again.")])
-    with Conversation(Agent(llm=model(server), tools=TERMINAL), place(), visualizer=None) as conversation:
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), new_place(), visualizer=None) as conversation:
         conversation.send_message("One.")
         conversation.run()
         until = last(conversation).id
@@ -501,16 +421,3 @@ async def test_an_asynchronous_run_is_cancelled_as_an_interrupt(start_model: Sta
         await running
         assert await asyncio.to_thread(status, conversation) == "paused"
         assert "InterruptEvent" in await asyncio.to_thread(lambda: kinds(conversation.state.events))
-
-
-@pytest.mark.bubblewrap
-def test_what_is_to_be_deleted_on_close_is_gone_from_the_server(
-    start_model: StartModel, running_server: RunningServer
-) -> None:
-    agent = Agent(llm=model(start_model([finish("Done.")])), tools=TERMINAL)
-    with Conversation(agent, running_server.workspace, delete_on_close=True, visualizer=None) as conversation:
-        conversation.send_message("Go.")
-        conversation.run()
-    place = running_server.workspace
-    with SyncDrydockClient(place.url, place.api_key) as client, pytest.raises(NotFoundError):
-        client.conversation(conversation.id)

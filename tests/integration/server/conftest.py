@@ -121,8 +121,8 @@ class ServerProcess:
             await self.start()
         async with self.client() as client:
             while results := (await client.get("/api/conversations", params={"limit": 100})).json()["results"]:
-                for info in results:
-                    await client.delete(f"/api/conversations/{info['conversation_id']}")
+                paths = (f"/api/conversations/{info['conversation_id']}" for info in results)
+                await asyncio.gather(*map(client.delete, paths))
         await self.stop()
 
 
