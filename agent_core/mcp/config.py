@@ -131,6 +131,7 @@ class McpServer(Frozen):
             hour).
         keep_alive: False connects for each call anew.
         enabled: False leaves it out.
+        lends_secrets: False looks up no secrets for it, neither in its configuration nor in the arguments of calls.
     """
 
     url: str | None = Field(default=None, max_length=8192)
@@ -145,6 +146,7 @@ class McpServer(Frozen):
     sse_read_timeout: TimeoutSeconds | None = None
     keep_alive: bool = True
     enabled: bool = True
+    lends_secrets: bool = True
     description: str = ""
     icon: str | None = None
 

@@ -345,7 +345,8 @@ class McpConnection:
         self.tools, self.left_out = [], {}
         for remote in link.tools:
             try:
-                self.tools.append(tool_of(remote, server=self.name, call=self.call))
+                lends = self.server.lends_secrets
+                self.tools.append(tool_of(remote, server=self.name, call=self.call, lends_secrets=lends))
             except ValueError as error:
                 self.left_out[str(remote.name)] = str(error)
         self._on_change()

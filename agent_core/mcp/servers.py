@@ -87,6 +87,11 @@ PROGRAMS_REFUSED = (
     " server that runs elsewhere"
 )
 
+NO_SECRETS = (
+    "it refers to {names}, and whoever wrote it is given no secret of yours; if you trust its server, configure one of"
+    " the same name in your settings, which then counts instead"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class McpRules:
@@ -318,11 +323,15 @@ class McpServers:
             raise McpServerError(PROGRAMS_REFUSED)
         if not (names := names_in(data)):
             return server
-        secrets = await self._lookup(" ".join(sorted(names))) if self._lookup is not None else {}
+        lookup = self._lookup if server.lends_secrets else None
+        secrets = await lookup(" ".join(sorted(names))) if lookup is not None else {}
         values = {name: value for name, value in (*self._environment.items(), *secrets.items()) if name in names}
         values |= {name: value for name, value in self._variables.items() if name in names}
+        whole = expanded(data, values)
+        if not server.lends_secrets and (missing := names_in(whole)):
+            raise McpServerError(NO_SECRETS.format(names=", ".join(sorted(missing))))
         try:
-            return McpServer.model_validate(expanded(data, values))
+            return McpServer.model_validate(whole)
         except ValueError:
             # The message of the error would show values.
             raise McpServerError(f"it cannot be configured with the values of {sorted(names)}; check them") from None

@@ -289,7 +289,13 @@ class McpTool(ToolDefinition[MCPToolAction, MCPToolObservation]):
         return found if type(found) in types else value
 
 
-def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MCPToolObservation]]) -> McpTool:
+def tool_of(
+    remote: RemoteTool,
+    *,
+    server: str,
+    call: Callable[..., Awaitable[MCPToolObservation]],
+    lends_secrets: bool = True,
+) -> McpTool:
     """The definition for a listed tool; raises `ValueError`, which says why it cannot be offered to a model.
 
     ``call(tool, shown, sent, limit_seconds, told)`` carries out a call of it; ``told(text)`` is called with its
@@ -315,7 +321,7 @@ def tool_of(remote: RemoteTool, *, server: str, call: Callable[..., Awaitable[MC
 
     async def execute(action: MCPToolAction, context: ToolContext | None = None) -> MCPToolObservation:
         sent = action.data
-        if names := names_in(sent):  # of secrets; the environment is not looked at
+        if lends_secrets and (names := names_in(sent)):  # of secrets; the environment is not looked at
             found = await context.secrets_for(" ".join(sorted(names))) if context is not None else {}
             sent = dict(expanded(sent, {name: value for name, value in found.items() if name in names}))
             json.dumps(sent)  # what cannot be sent is refused here

@@ -238,12 +238,12 @@ def project_agents(facts: Mapping[str, Any]) -> list[AgentDefinition]:
 
 
 def _policy(own: AgentDefinition | None, caller: ConfirmationPolicy) -> ConfirmationPolicy:
-    """The kind's policy, if it sets one; a project's files may make it stricter, not laxer."""
+    """The kind's policy, if it sets one; files of a project or a plugin may make it stricter, not laxer."""
     if own is None or own.permission_mode is None:
         return caller
     chosen = _POLICIES[own.permission_mode]
     is_stricter = isinstance(caller, NeverConfirm) or isinstance(chosen, AlwaysConfirm)
-    return chosen if own.level != "project" or is_stricter else caller
+    return chosen if own.level not in ("project", "plugin") or is_stricter else caller
 
 
 DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to_browsing_agent"})

@@ -284,7 +284,7 @@ def _read_strictly(stored: StoredPlugin, fetched: Fetched) -> InstalledPlugin:
             raise SkillValidationError(str(error).replace(f"{folder}/", "").replace(str(folder), stored.name)) from None
         name = parts.plugin.name
         target = f"{FOLDER}/{name}"
-        moved = parts.moved(folder, target)
+        moved = _without_secrets(parts.moved(folder, target))
     told = [
         SkillValidationError(
             str(one).replace(str(folder), f"plugin {name}"), path=one.path.replace(str(folder), target), line=one.line
@@ -338,6 +338,35 @@ def _together(
         agents=tuple(agents.values()),
         folders=tuple(plugin.folder for plugin in plugins if plugin.parts is not None),
         problems=(*problems, *(problem for plugin in plugins for problem in plugin.problems)),
+    )
+
+
+def _without_secrets(parts: PluginParts) -> PluginParts:
+    """The plugin with servers that are lent no secret of the user's: its author says where they send it."""
+    skills = []
+    for skill in parts.plugin.skills:
+        try:
+            servers = {name: one.model_dump(exclude_defaults=True) for name, one in servers_of(skill).items()}
+        except ValueError:  # it is told in the conversations
+            skills.append(skill)
+            continue
+        brought = {name: {**server, "lends_secrets": False} for name, server in servers.items()}
+        skills.append(skill.model_copy(update={"mcp_tools": brought or None}))
+    agents = [
+        agent.model_copy(
+            update={
+                "mcp_config": {
+                    name: {**one, "lends_secrets": False} if isinstance(one, dict) else one
+                    for name, one in agent.mcp_config.items()
+                }
+            }
+        )
+        for agent in parts.plugin.agents
+    ]
+    return replace(
+        parts,
+        plugin=parts.plugin.model_copy(update={"skills": skills, "agents": agents}),
+        servers={name: one.model_copy(update={"lends_secrets": False}) for name, one in parts.servers.items()},
     )
 
 

@@ -205,6 +205,31 @@ async def test_the_servers_of_a_plugin_run_in_sandboxes_and_never_on_the_servers
             )
 
 
+async def test_the_servers_of_a_plugin_are_lent_no_secret_and_one_of_the_users_own_takes_their_place(
+    make_server: MakeServer, git_server: GitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_core.mcp.servers.FIRST_STEP_SECONDS", 60.0)
+    there = {"url": "http://127.0.0.1:9/${GRAIN_TOKEN}", "headers": {"x-a": "$GRAIN_TOKEN"}, "lends_secrets": True}
+    program = fake("echo", server_env={"A": "${GRAIN_TOKEN}"})
+    of_skill = f"---\nmcp_tools: {json.dumps({'mcpServers': {'skills': there}})}\n---\nAlways."
+    files = {
+        ".mcp.json": json.dumps({"mcpServers": {"harbour": there, "program": program}}),
+        "skills/always.md": of_skill,
+    }
+    git_server.publish("ann/harbour", files)
+    async with talking(make_server, 2, with_files()) as (server, model):
+        stored = {"name": "GRAIN_TOKEN", "value": "grain-secret-value"}
+        assert (await server.post("/api/secrets", json=stored)).status_code == 201
+        assert (await install(server, address(git_server, "ann/harbour")))[0] == 201
+        conversation_id = await server.create()
+        await say(server, conversation_id, "Begin.")
+        refused = [text for text in await errors(server, conversation_id) if "it refers to GRAIN_TOKEN" in text]
+        assert sorted(text.split("'")[1] for text in refused) == ["harbour", "program", "skills"]
+        await store(server, mcp_config={"stdio_servers": [{"name": "program", **program}]})
+        await say(server, await server.create(), "Begin.")
+        assert "echo" in {tool["function"]["name"] for tool in model.last_request.json["tools"]}
+
+
 async def test_a_repository_that_is_one_skill_is_a_plugin_and_so_is_a_folder_of_one(
     server: Server, git_server: GitServer
 ) -> None:

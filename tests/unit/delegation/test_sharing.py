@@ -130,6 +130,16 @@ async def test_a_project_cannot_make_the_policy_laxer() -> None:
     assert not one.commands
 
 
+async def test_a_plugin_cannot_make_the_policy_laxer() -> None:
+    kind = definition(permission_mode="never_confirm", level="plugin")
+    lines = {GO: [calls(task("clean", subagent_type="test-kind")), done()], "clean": [run("rm -r build"), done()]}
+    async with family(lines, settings={"policy": AlwaysConfirm(), "agent_definitions": (kind,)}) as one:
+        await one.say()
+        await one.confirm_own()
+        await one.at_rest()
+    assert not one.commands
+
+
 async def test_the_policy_in_force_is_what_the_log_says() -> None:
     async with family(RISKY, settings={"policy": AlwaysConfirm()}) as one:
         await one.session.send(ConfirmationPolicyChanged(policy=NeverConfirm().model_dump(mode="json")))

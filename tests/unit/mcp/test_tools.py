@@ -147,8 +147,12 @@ async def test_an_error_of_the_server_is_a_result_that_says_so() -> None:
         assert seen.text.endswith("The MCP server 'one' did not do it: it answered with an error: not today")
 
 
-async def test_secrets_named_in_arguments_reach_the_server_and_nothing_else_does(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("lends", "expected"),
+    [(True, "t0ken t0ken default $HOST_SECRET $5"), (False, "$TOKEN ${TOKEN} ${NONE:-default} $HOST_SECRET $5")],
+)
+async def test_secrets_named_in_arguments_reach_a_server_that_is_lent_some_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch, lends: bool, expected: str
 ) -> None:
     monkeypatch.setenv("HOST_SECRET", "of the host")
 
@@ -160,13 +164,13 @@ async def test_secrets_named_in_arguments_reach_the_server_and_nothing_else_does
             known = {"TOKEN": "t0ken", "TOKEN_2": "other"}
             return {name: value for name, value in known.items() if name in command}
 
-    async with running(one("echo")) as found:
+    async with running(servers(one=fake("echo", server_lends_secrets=lends))) as found:
         echo = tool(found, "echo")
         text = "$TOKEN ${TOKEN} ${NONE:-default} $HOST_SECRET $5"
         action = echo.action_from_arguments({"text": text})
         seen = await echo.acall(action, Context())  # type: ignore[arg-type] # all that it asks
         assert isinstance(seen, MCPToolObservation)
-        assert seen.text.endswith("t0ken t0ken default $HOST_SECRET $5")
+        assert seen.text.endswith(expected)
         assert seen.arguments == {"text": text}, "what is stored names the secret only"
 
 
