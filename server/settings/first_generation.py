@@ -20,7 +20,7 @@ _TYPO: Final = 0.8
 
 _MEGABYTE: Final = 1024 * 1024
 _AT_ONCE: Final = 1
-"""Seconds: 0 means never here."""
+"""Seconds: 0 means never."""
 
 _REMOTE: Final = "sandboxes run on this server's Docker engine or host (sandbox)"
 _WORKSPACE: Final = (
@@ -70,7 +70,6 @@ _SANDBOX: Final[Mapping[str, str]] = {
     "force_rebuild_runtime": _BUILT,
     "initialize_plugins": "an agent's tools say what its sandbox brings up",
     "local_runtime_url": "a sandbox is reached over a socket, not an address",
-    "pause_closed_runtimes": "a sandbox is paused when nobody needs it; sandbox_stop_seconds says when it is stopped",
     "platform": "the Docker engine chooses the platform; name an image of the right one in sandbox_image",
     "rm_all_containers": "sandboxes whose conversation is gone are removed at the start",
     "runtime_binding_address": "sandboxes publish no ports; what they serve is previewed (preview_domain)",
@@ -261,15 +260,19 @@ class _Reader:
             "runtime_container_image": ("sandbox_image", _as_it_is),
             "runtime_extra_deps": ("runtime_extra_deps", _as_it_is),
             "runtime_startup_env_vars": ("runtime_startup_env_vars", lambda value: value or None),
-            "close_delay": ("sandbox_stop_seconds", lambda value: _AT_ONCE if value == 0 else value),
+            "close_delay": ("idle_unload_seconds", _as_it_is),
             "keep_runtime_alive": ("sandbox_stop_seconds", lambda value: 0 if value is True else None),
             "use_host_network": ("sandbox_network", lambda value: "host-access" if value is True else None),
         }
+        closes = sandbox.get("close_delay")
+        is_paused = sandbox.pop("pause_closed_runtimes", False) is True
+        if closes is not None and not is_paused:  # what is closed has no sandbox any more
+            self._set("sandbox_stop_seconds", _AT_ONCE, "[sandbox] close_delay")
         self._pass("sandbox", sandbox, taken)
         for key in [key for key in sandbox if key.startswith("remote_runtime_")]:
             del sandbox[key]
             self._means_nothing("sandbox", key, _REMOTE)
-        self._rest("sandbox", sandbox, _SANDBOX, tuple(taken))
+        self._rest("sandbox", sandbox, _SANDBOX, (*taken, "pause_closed_runtimes"))
 
     def _security(self, security: dict[str, Any]) -> None:
         same = ("confirmation_mode", "security_analyzer")

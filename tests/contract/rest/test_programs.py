@@ -11,6 +11,7 @@ from pydantic import SecretStr
 
 from agent_core import LLM, Agent, Tool
 from agent_core.agent.base import AgentBase
+from agent_core.agent.codeact import CodeActAgent
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.events.messages import Message
@@ -91,6 +92,25 @@ async def test_a_program_s_agent_works_when_a_run_is_asked_for_and_its_log_is_ty
         assert {tool["name"] for tool in tools} == {"terminal", "finish", "think"}
         page = (await server.get(f"/api/conversations/{conversation}/log", params={"after": 2, "limit": 2})).json()
         assert ([one["id"] for one in page["events"]], page["last_id"]) == ([3, 4], len(log) - 1)
+
+
+async def test_whoever_works_for_a_programs_agent_has_its_model_and_none_of_the_servers(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(AgentBase.agents, "BrowsingAgent", CodeActAgent)  # one that needs no browser
+    turns = [call("delegate_to_browsing_agent", {"task": "look it up"}), finish("Looked up."), finish("Done.")]
+    profiles = {"servers": {"model": "openai/servers", "base_url": "http://127.0.0.1:9/v1", "api_key": "the-servers"}}
+    chosen = {"llm_profiles": profiles, "llm_profile": "servers", "llm_agents": {"BrowsingAgent": "servers"}}
+    async with ModelServer(turns) as model, make_server(**chosen) as server:
+        llm = LLM(usage_id="agent", model="openai/scripted", base_url=model.url, api_key=SecretStr(KEY))
+        agent = Agent(llm=llm, tools=[Tool(name="delegate_to_browsing_agent")])
+        conversation = await server.create(program=program(agent=agent))
+        await until_state(server, conversation, "awaiting_user_input")
+        await add(server, conversation, said("Look it up."))
+        await add(server, conversation, policy("NeverConfirm"))
+        await add(server, conversation, wish("running"))
+        await until_state(server, conversation, "finished")
+        assert [(request.model, request.api_key) for request in model.requests] == [("scripted", KEY)] * 3
 
 
 async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeServer, tmp_path: Any) -> None:

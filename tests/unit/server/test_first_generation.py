@@ -134,7 +134,7 @@ def test_a_whole_file_becomes_settings(tmp_path: Path) -> None:
     assert (settings.conversation_max_age_seconds, settings.max_upload_bytes) == (86400, 7 * 1024 * 1024)
     assert (settings.enable_browsing, settings.git_user_name) == ("never", "Ada")
     assert (settings.sandbox_image, settings.sandbox_network) == ("python:3.12", "host-access")
-    assert settings.sandbox_stop_seconds == 900
+    assert (settings.idle_unload_seconds, settings.sandbox_stop_seconds) == (900, 1)
     assert (settings.confirmation_mode, settings.security_analyzer) == (True, "llm")
     servers = settings.mcp_config
     assert servers is not None
@@ -309,8 +309,20 @@ def test_what_two_keys_say_of_the_body_is_joined_and_whole_numbers_may_be_writte
     assert (profile.top_k, profile.litellm_extra_body) == (40, {"a": 1, "b": 2, "c": 1})
 
 
-def test_a_sandbox_that_closes_at_once_is_not_kept_for_ever(tmp_path: Path) -> None:
-    assert load(tmp_path, "[sandbox]\nclose_delay = 0\n").sandbox_stop_seconds == 1
+@pytest.mark.parametrize(
+    ("keys", "unloads", "stops"),
+    [
+        ("close_delay = 300", 300, 1),
+        ("close_delay = 0", 0, 1),
+        ("close_delay = 300\nkeep_runtime_alive = true", 300, 0),
+        ("close_delay = 300\npause_closed_runtimes = true", 300, 3600),
+        ("keep_runtime_alive = true", 3600, 0),
+        ("keep_runtime_alive = false\npause_closed_runtimes = false", 3600, 3600),
+    ],
+)
+def test_an_idle_conversation_is_closed_with_its_sandbox(tmp_path: Path, keys: str, unloads: int, stops: int) -> None:
+    settings = load(tmp_path, f"[sandbox]\n{keys}\n")
+    assert (settings.idle_unload_seconds, settings.sandbox_stop_seconds, settings.remarks) == (unloads, stops, ())
 
 
 def test_agents_of_a_module_that_the_environment_names_have_their_options(
