@@ -60,7 +60,6 @@ from server.routes.user import plugins as plugin_routes
 from server.routes.user import settings as settings_routes
 from server.session.agents.agent_sessions import AgentSessions
 from server.session.agents.mcp_sign_ins import McpSignIns
-from server.session.agents.models import check_models
 from server.session.agents.plugins import Plugins
 from server.session.agents.web_search import SearchService
 from server.session.listening import Listeners
@@ -157,7 +156,6 @@ class Application:
         self, stack: AsyncExitStack, authenticator: Authenticator
     ) -> tuple[Services, SocketGateway]:
         settings = self.settings
-        check_models(settings)
         manager_type = part_class(settings, "conversation_manager_class")
         own = OwnStores(
             await enter_part(stack, settings, "settings_store_class"),

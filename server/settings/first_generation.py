@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -127,19 +127,20 @@ _CONDENSERS: Final = (
 
 
 def is_first_generation(data: Mapping[str, Any]) -> bool:
-    """Whether this is a configuration of the first generation: it has one of its sections."""
-    return any(isinstance(value, dict) and name in (*_READ, *_SECTIONS) for name, value in data.items())
+    """Whether this is a configuration of the first generation: it has one of its sections, well written or not."""
+    return any(isinstance(value, dict | list) and name in (*_READ, *_SECTIONS) for name, value in data.items())
 
 
 @dataclass(slots=True)
 class ConfigurationFile:
-    """The settings in a file. `places` says where each was found, if that is not its name.
+    """The settings in a file.
 
+    `places` says where each was found, or a part of it (by the names that lead there), if that is not its name.
     `remarks` are about what means nothing here: a line for each, with what to use instead.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    places: dict[tuple[str, ...], str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
 
@@ -201,7 +202,27 @@ class _Reader:
         if value is None or value == "":
             return
         self._found.values[setting] = value
-        self._found.places[setting] = place
+        self._found.places[setting,] = place
+
+    def _place(self, at: tuple[str, ...], names: Iterable[str], section: str, given: Mapping[str, Any]) -> None:
+        """Say of what is read `at` a setting under these names that it is `given` in this section."""
+        for name in names:
+            written = name if name in given else _WRITTEN.get(name, name)
+            self._found.places[(*at, name)] = f"[{section}] {written}"
+
+    def _flag(self, section: str, given: dict[str, Any], key: str, *, default: bool = False) -> bool:
+        """Take a key that is true or false."""
+        value = given.pop(key, default)
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"[{section}] {key} in {self._where}: {value!r}: write true or false")
+        return value
+
+    def _name(self, section: str, given: dict[str, Any], key: str) -> str:
+        """Take a key that names something; empty where it is not there."""
+        value = given.pop(key, "")
+        if not isinstance(value, str):
+            raise ConfigurationError(f"[{section}] {key} in {self._where}: it is a name, so write it in quotes")
+        return value
 
     def _means_nothing(self, section: str, key: str, word: str) -> None:
         self._found.remarks.append(f"[{section}] {key} in {self._where} means nothing here: {word}")
@@ -228,12 +249,13 @@ class _Reader:
         changed: dict[str, tuple[str, Callable[[Any], Any]]] = {
             "default_agent": ("agent_class", _as_it_is),
             "debug": ("log_level", lambda value: "debug" if value is True else None if value is False else value),
-            "enable_browser": ("enable_browsing", lambda value: "never" if value is False else None),
             "file_store_path": ("data_dir", _as_it_is),
             "file_uploads_max_file_size_mb": ("max_upload_bytes", lambda value: _times(value, _MEGABYTE)),
             "max_budget_per_task": ("max_budget_per_task", lambda value: None if value == 0 else value),
         }
-        read = (*same, *changed, "file_store", "runtime", "enable_default_condenser")
+        read = (*same, *changed, "file_store", "runtime", "enable_browser", "enable_default_condenser")
+        if not self._flag("core", core, "enable_browser", default=True):
+            self._set("enable_browsing", "never", "[core] enable_browser")
         self._pass("core", core, {name: (name, _as_it_is) for name in same} | changed)
         store = core.pop("file_store", "local")
         if store != "local":
@@ -244,7 +266,7 @@ class _Reader:
             self._set("sandbox", _RUNTIMES.get(str(runtime), runtime), "[core] runtime")
         elif runtime:
             self._means_nothing("core", "runtime", _REMOTE)
-        if core.pop("enable_default_condenser", True) is False:
+        if not self._flag("core", core, "enable_default_condenser", default=True):
             self._set("agent_options", {"condenser": {"type": "noop"}}, "[core] enable_default_condenser")
         self._rest("core", core, _CORE, read)
 
@@ -261,18 +283,20 @@ class _Reader:
             "runtime_extra_deps": ("runtime_extra_deps", _as_it_is),
             "runtime_startup_env_vars": ("runtime_startup_env_vars", lambda value: value or None),
             "close_delay": ("idle_unload_seconds", _as_it_is),
-            "keep_runtime_alive": ("sandbox_stop_seconds", lambda value: 0 if value is True else None),
-            "use_host_network": ("sandbox_network", lambda value: "host-access" if value is True else None),
         }
-        closes = sandbox.get("close_delay")
-        is_paused = sandbox.pop("pause_closed_runtimes", False) is True
-        if closes is not None and not is_paused:  # what is closed has no sandbox any more
+        flags = ("pause_closed_runtimes", "keep_runtime_alive", "use_host_network")
+        is_paused, is_kept, is_in_hosts_network = (self._flag("sandbox", sandbox, key) for key in flags)
+        if is_kept:
+            self._set("sandbox_stop_seconds", 0, "[sandbox] keep_runtime_alive")
+        elif "close_delay" in sandbox and not is_paused:  # what is closed has no sandbox any more
             self._set("sandbox_stop_seconds", _AT_ONCE, "[sandbox] close_delay")
+        if is_in_hosts_network:
+            self._set("sandbox_network", "host-access", "[sandbox] use_host_network")
         self._pass("sandbox", sandbox, taken)
         for key in [key for key in sandbox if key.startswith("remote_runtime_")]:
             del sandbox[key]
             self._means_nothing("sandbox", key, _REMOTE)
-        self._rest("sandbox", sandbox, _SANDBOX, (*taken, "pause_closed_runtimes"))
+        self._rest("sandbox", sandbox, _SANDBOX, (*taken, *flags))
 
     def _security(self, security: dict[str, Any]) -> None:
         same = ("confirmation_mode", "security_analyzer")
@@ -284,10 +308,13 @@ class _Reader:
         base = {key: value for key, value in section.items() if key not in named}
         profiles = {}
         own = self._profile("llm", dict(base))
+        self._place(("llm_profiles", DEFAULT_PROFILE), own, "llm", base)
         if own.get("model"):
             told = {name: str(self._given.get(f"llm_{name}") or "").strip() for name in _GIVEN}
             before = {name: text for name, text in told.items() if text}
             profiles[DEFAULT_PROFILE] = own | before
+            # Where the setting is given is where its value is.
+            self._found.places.update({("llm_profiles", DEFAULT_PROFILE, key): f"llm_{key}" for key in before})
             self._set("llm_profile", DEFAULT_PROFILE, "[llm]")
             if before:  # a key is for other models of its provider, too
                 self._set("llm_model", profiles[DEFAULT_PROFILE]["model"], "[llm] model")
@@ -295,16 +322,19 @@ class _Reader:
             for key, setting in (("api_key", "llm_api_key"), ("base_url", "llm_base_url")):
                 self._set(setting, own.get(key), f"[llm] {key}")
         for name, given in named.items():
-            profile = {**own, **self._profile(f"llm.{name}", dict(given))}
+            of_this = self._profile(f"llm.{name}", dict(given))
+            self._found.places["llm_profiles", name] = f"[llm.{name}]"
+            self._place(("llm_profiles", name), own, "llm", base)
+            self._place(("llm_profiles", name), of_this, f"llm.{name}", given)
+            profile = {**own, **of_this}
             if not profile.get("model"):
                 raise ConfigurationError(f"[llm.{name}] in {self._where}: it names no model, and neither does [llm]")
             profiles[name] = profile
-            if given.get("for_routing") is True:
+            if self._flag(f"llm.{name}", dict(given), "for_routing"):
                 self._secondary = name
         if "draft_editor" in profiles:
             self._purpose("draft_editor", "draft_editor", "[llm.draft_editor]")
-        draft = base.get("draft_editor")
-        if isinstance(draft, str) and draft:
+        if draft := self._name("llm", dict(base), "draft_editor"):
             self._purpose("draft_editor", draft, "[llm] draft_editor")
         self._set("llm_profiles", profiles or None, "[llm]")
 
@@ -319,7 +349,7 @@ class _Reader:
         for name in ("timeout", "max_input_tokens", "max_output_tokens"):
             if found.get(name) == 0:
                 del found[name]
-        provider = given.pop("custom_llm_provider", "")
+        provider = self._name(section, given, "custom_llm_provider")
         if provider and isinstance(found.get("model"), str) and not found["model"].startswith(f"{provider}/"):
             found["model"] = f"{provider}/{found['model']}"
         if isinstance(top_k := found.get("top_k"), float) and top_k.is_integer():
@@ -338,10 +368,11 @@ class _Reader:
                 f" {purposes[purpose]!r}"
             )
         self._set("llm_purposes", purposes, place)
+        self._found.places["llm_purposes", purpose] = place
 
     def _routing(self, section: str, routing: dict[str, Any], primary: Any) -> str:
         """The name of the router's profile that this section makes; empty where it wants none."""
-        kind = routing.pop("router_name", "noop_router")
+        kind = self._name(section, routing, "router_name")
         models = self._table(routing.pop("llms_for_routing", {}), f"[{section}] llms_for_routing")
         if self._secondary:
             models = {"secondary": self._secondary, **models}
@@ -351,13 +382,16 @@ class _Reader:
         profiles = self._found.values.get("llm_profiles", {})
         renamed = {"secondary" if key == "secondary_model" else key: name for key, name in models.items()}
         named = {"primary": primary, **renamed}
-        for key, value in {"router_name": kind, **named}.items():
-            if not isinstance(value, str):
-                raise ConfigurationError(f"[{section}] {key} in {self._where}: it is a name, so write it in quotes")
+        for key in tuple(named):
+            self._name(section, dict(named), key)
         if named["primary"] not in profiles:
             raise ConfigurationError(f"[{section}] in {self._where}: a router needs the model of [llm]; name one there")
         name = next(one for one in map("routed{}".format, ("", *range(2, len(profiles) + 3))) if one not in profiles)
         self._found.values["llm_profiles"] = {**profiles, name: {"router": kind, "models": named}}
+        at = ("llm_profiles", name)
+        self._found.places |= {at: f"[{section}]", (*at, "router"): f"[{section}] router_name"}
+        for key in renamed:
+            self._found.places[(*at, "models", key)] = f"[{section}] llms_for_routing.{key}"
         return name
 
     def _agents(self, section: dict[str, Any]) -> None:
@@ -366,9 +400,9 @@ class _Reader:
         others = {key: value for key, value in named.items() if isinstance(value, dict)}
         options = dict(self._found.values.get("agent_options", {}))
         if own:
-            options["condenser"] = self._condenser("condenser", own)
+            options["condenser"] = self._condenser("condenser", own, ("agent_options",))
         base = {key: value for key, value in section.items() if not isinstance(value, dict) or key in _AGENT_TABLES}
-        options |= self._options("agent", base, others)
+        options |= self._options("agent", base, others, ("agent_options",))
         if profile := options.pop("llm_config", None):
             self._set("llm_profile", profile, "[agent] llm_config")
         self._set("agent_options", options or None, "[agent]")
@@ -383,25 +417,31 @@ class _Reader:
                 else:
                     self._unknown(name, tuple(AgentBase.agents), "[agent.{}]")
                 continue
-            configs[name] = self._options(f"agent.{name}", dict(given), others)
+            table = self._table(given, f"[agent.{name}]")
+            configs[name] = self._options(f"agent.{name}", table, others, ("agent_configs", name))
             if profile := configs[name].pop("llm_config", None):
                 models[name] = profile
-        self._set("agent_configs", {name: one for name, one in configs.items() if one} or None, "[agent.…]")
-        self._set("llm_agents", models or None, "[agent.…] llm_config")
+                self._found.places["llm_agents", name] = f"[agent.{name}] llm_config"
+        self._set("agent_configs", {name: one for name, one in configs.items() if one} or None, "[agent]")
+        self._set("llm_agents", models or None, "[agent]")
 
-    def _options(self, section: str, given: dict[str, Any], condensers: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of an agent, and `llm_config` beside them."""
+    def _options(
+        self, section: str, given: Mapping[str, Any], condensers: Mapping[str, Any], at: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """The options of an agent, which are read `at` a setting, and `llm_config` beside them."""
         found = {_OLD_FLAGS.get(name, name): value for name, value in given.items()}
         options = {name: found.pop(name) for name in tuple(found) if name in AgentOptions.model_fields}
+        self._place(at, options, section, given)
+        place = f"{section}.condenser"
         if isinstance(name := options.get("condenser"), str):
             if name not in condensers:
                 there = ", ".join(condensers) or "none"
                 raise ConfigurationError(
                     f"[{section}] condenser in {self._where}: there is no [condenser.{name}]; there are: {there}"
                 )
-            options["condenser"] = dict(condensers[name])
+            options["condenser"], place = dict(condensers[name]), f"condenser.{name}"
         if isinstance(options.get("condenser"), dict):
-            options["condenser"] = self._condenser(f"{section}.condenser", dict(options["condenser"]))
+            options["condenser"] = self._condenser(place, dict(options["condenser"]), at)
         llm = found.pop("llm_config", "")
         if llm and self._is_model(llm, section):
             options["llm_config"] = llm
@@ -421,7 +461,8 @@ class _Reader:
         self._unknown(name, tuple(self._found.values.get("llm_profiles", {})), f"[{section}] llm_config: a [llm.{{}}]")
         return False
 
-    def _condenser(self, section: str, given: dict[str, Any]) -> dict[str, Any]:
+    def _condenser(self, section: str, given: dict[str, Any], at: tuple[str, ...]) -> dict[str, Any]:
+        self._found.places[(*at, "condenser")] = f"[{section}]"
         if (kind := given.get("type", "noop")) not in _CONDENSERS:
             there = ", ".join(_CONDENSERS)
             raise ConfigurationError(f"[{section}] type in {self._where}: there is no {kind!r}; there are: {there}")
@@ -431,13 +472,14 @@ class _Reader:
         found = {"type": kind, **given}
         if isinstance(parts := given.get("condensers"), list):
             found["condensers"] = [
-                self._condenser(section, self._table(one, f"[{section}] condensers")) for one in parts
+                self._condenser(section, self._table(one, f"[{section}] condensers"), at) for one in parts
             ]
         return found
 
 
 _GIVEN: Final = ("model", "api_key", "base_url")
 _TABLES: Final = ("completion_kwargs", "extra_headers", "litellm_extra_body", "safety_settings", "capability_overrides")
+_WRITTEN: Final = {**{new: old for old, new in _OLD_FLAGS.items()}, "litellm_extra_body": "completion_kwargs"}
 _AGENT_TABLES: Final = ("condenser", "model_routing", "extended")
 
 

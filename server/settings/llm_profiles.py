@@ -18,6 +18,8 @@ from agent_core.events.masking import DUMP_MASK, SENSITIVE_NAME
 from agent_core.events.schema import Tagged
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.features import provider_of
+from agent_core.llm.llm import LLM
+from agent_core.llm.registry import NO_ROUTER, LLMRegistry
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.spelling import did_you_mean
 from server.settings.text_fields import WEB, one_line, passwords_of, shown_address, whole_address
@@ -77,10 +79,14 @@ def _is_purpose(value: str) -> str:
     return value
 
 
-def _at(field: str, problem: str) -> ValidationError:
-    """What is wrong with a field, for validators of the whole."""
+def wrong_at(place: tuple[str, ...], problem: str, value: object = None) -> ValidationError:
+    """What is wrong with one part (at this `place` in it), for validators of the whole."""
     kind = PydanticCustomError("profile_option", "{problem}", {"problem": problem})
-    return ValidationError.from_exception_data("LLMProfile", [{"type": kind, "loc": (field,), "input": None}])
+    return ValidationError.from_exception_data("LLMProfile", [{"type": kind, "loc": place, "input": value}])
+
+
+def _at(field: str, problem: str) -> ValidationError:
+    return wrong_at((field,), problem)
 
 
 ProfileName = Annotated[str, AfterValidator(_is_name)]
@@ -336,6 +342,30 @@ def purpose_problem(purpose: str) -> str | None:
 def missing_profile(name: str, known: Iterable[str]) -> str:
     """The words for a profile that there is not, with the nearest of those there are."""
     return f"there is no profile {name[:80]!r}; {did_you_mean(name, known)}"
+
+
+def router_problem(profile: LLMProfile, known: Mapping[str, LLMProfile]) -> OptionProblem | None:
+    """Why there can be no such router over known profiles; None where there can, and for what is no router."""
+    if profile.router is None:
+        return None
+    if profile.router == NO_ROUTER:
+        return "router", f"{NO_ROUTER} is no router, but the lack of one: name the model itself"
+    registry = LLMRegistry()
+    try:
+        for name in dict.fromkeys(profile.models.values()):
+            registry.add(LLM(model=known[name].model, usage_id=name))
+        registry.get_router(profile.router, **profile.models)
+    except (KeyError, TypeError, ValueError) as error:
+        return "router", words_of(error)
+    return None
+
+
+def words_of(error: Exception) -> str:
+    """What is wrong, without pydantic's frame around it."""
+    if isinstance(error, ValidationError):
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        return str(problem["msg"]).removeprefix("Value error, ")
+    return str(error.args[0]) if error.args else type(error).__name__
 
 
 def reference_problem(name: str, profile: LLMProfile, known: Mapping[str, LLMProfile]) -> OptionProblem | None:

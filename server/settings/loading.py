@@ -79,18 +79,20 @@ def load_settings(
     """
     environment = environment or {}
     given: dict[str, Any] = {}
-    places: dict[str, _Source] = {}
+    places: dict[tuple[str, ...], _Source] = {}
     for variable, key, value in _from_environment(environment):
-        given[key], places[key] = value, _Source(variable)
+        given[key], places[key,] = value, _Source(variable)
     for key, value in (options or {}).items():
         if value is not None:
-            given[key], places[key] = value, _Source(f"--{key.replace('_', '-')}")
+            given[key], places[key,] = value, _Source(f"--{key.replace('_', '-')}")
     named_file = config_file or (Path(environment[CONFIG_VARIABLE]) if environment.get(CONFIG_VARIABLE) else None)
     _import_first(given)
     file = ConfigurationFile() if named_file is None else _from_file(named_file, given)
     values = file.values | given
-    for key in file.values.keys() - given.keys():
-        places[key] = _Source(file.places.get(key, key), f" in {named_file}")
+    for at in {(key,): key for key in file.values} | file.places:
+        if at[0] not in given:
+            place = file.places.get(at, at[0])
+            places[at] = places.get((place,), _Source(place, f" in {named_file}"))
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
@@ -147,13 +149,16 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return f"did you mean {found}?" if found else "docs/configuration.md lists all settings"
 
 
-def _describe(error: ValidationError, places: Mapping[str, _Source]) -> str:
+def _describe(error: ValidationError, places: Mapping[tuple[str, ...], _Source]) -> str:
     lines = []
     for problem in error.errors(include_url=False, include_context=False):
-        field = str(problem["loc"][0]) if problem["loc"] else "settings"
-        source = places.get(field, _Source(field))
-        inner = [str(name) for name in problem["loc"][1:] if name != "[key]"]
-        place = ".".join([source.name, *inner]) + source.file
+        at = tuple(str(name) for name in problem["loc"] if name != "[key]") or ("settings",)
+        field = at[0]
+        known = max((one for one in places if one == at[: len(one)]), key=len, default=at[:1])
+        source = places.get(known, _Source(field))
+        inner = ".".join(at[len(known) :])
+        place = f"{source.name}{' ' if source.name.endswith(']') else '.'}{inner}" if inner else source.name
+        place += source.file
         value = problem["input"]
         info = Settings.model_fields.get(field)
         is_secret = isinstance(value, SecretStr) or (info is not None and _HIDDEN.search(str(info.annotation)))
@@ -166,4 +171,4 @@ def _describe(error: ValidationError, places: Mapping[str, _Source]) -> str:
             is_told = text.startswith(UNKNOWN_OPTION)
             shown, text = "", text if is_told else f"there is no such setting; {meant_at(Settings, problem['loc'])}"
         lines.append(f"{place}:{shown} {text}".replace(":  ", ": "))
-    return "; ".join(lines)
+    return "; ".join(dict.fromkeys(lines))  # what is wrong in one place may be so for several settings

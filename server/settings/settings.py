@@ -42,6 +42,8 @@ from server.settings.llm_profiles import (
     operators_problem,
     purpose_problem,
     reference_problem,
+    router_problem,
+    wrong_at,
 )
 from server.settings.mcp_config import McpConfig
 from server.settings.plugin_source import PluginSource
@@ -75,6 +77,11 @@ _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-
 
 def _meant(name: str, known: Iterable[str]) -> str:
     return f"{did_you_mean(name, known)}; a module of your own is named in `modules`"
+
+
+def _agent_problem(name: str) -> str | None:
+    agents = {one.__name__ for one in AGENT_CLASSES} | AgentBase.agents.keys()
+    return None if name in agents else f"there is no agent {name!r}; {_meant(name, agents)}"
 
 
 def _programs(value: object) -> object:
@@ -577,9 +584,8 @@ class Settings(BaseModel):
     @field_validator("agent_class")
     @classmethod
     def _agent_is_known(cls, value: str) -> str:
-        agents = {one.__name__ for one in AGENT_CLASSES} | AgentBase.agents.keys()
-        if value not in agents:
-            raise ValueError(f"there is no agent {value!r}; {_meant(value, agents)}")
+        if (problem := _agent_problem(value)) is not None:
+            raise ValueError(problem)
         return value
 
     @field_validator("allowed_origins")
@@ -622,8 +628,17 @@ class Settings(BaseModel):
     @classmethod
     def _profiles_can_be_used(cls, value: dict[str, LLMProfile]) -> dict[str, LLMProfile]:
         for name, profile in value.items():
-            if (problem := operators_problem(profile) or reference_problem(name, profile, value)) is not None:
-                raise ValueError(f"{name}.{problem[0]}: {problem[1]}")
+            problem = operators_problem(profile) or reference_problem(name, profile, value)
+            if (problem := problem or router_problem(profile, value)) is not None:
+                raise wrong_at((name, *problem[0].split(".")), problem[1])
+        return value
+
+    @field_validator("llm_agents", "agent_configs")
+    @classmethod
+    def _agents_are_known(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if (problem := _agent_problem(name)) is not None:
+                raise wrong_at((name,), problem, name)
         return value
 
     @field_validator("llm_profile", "llm_purposes", "llm_agents")
@@ -634,10 +649,10 @@ class Settings(BaseModel):
         named = value if isinstance(value, dict) else {"": value}
         for purpose in named if info.field_name == "llm_purposes" else ():
             if (problem := purpose_problem(purpose)) is not None:
-                raise ValueError(f"{purpose}: {problem}")
+                raise wrong_at((purpose,), problem, named[purpose])
         for key, name in named.items():
             if name is not None and name not in known:
-                raise ValueError(f"{key}: {missing_profile(name, known)}" if key else missing_profile(name, known))
+                raise wrong_at((key,) if key else (), missing_profile(name, known), name)
         return value
 
     @field_validator("plugins")

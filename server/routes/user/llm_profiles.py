@@ -45,6 +45,7 @@ from server.settings.llm_profiles import (
     OptionProblem,
     ProfileName,
     reference_problem,
+    router_problem,
     users_problem,
 )
 
@@ -153,7 +154,7 @@ async def store_llm_profile(
             raise HTTPException(409, f"You have {MAX_PROFILES} profiles already; delete one first")
         changed = stored.model_copy(update={"llm_profiles": names})
         if (problem := ConversationModels(changed, server).problem_of(name)) is not None:
-            raise _refusal(("router" if profile.router else "model", problem))
+            raise _refusal(("model", problem))
         return changed
 
     await _change(services, identity, make)
@@ -291,6 +292,8 @@ def _checked(name: str, profile: LLMProfile, own: dict[str, LLMProfile], service
             if other != name:
                 problem = ("router", f"the profile {other!r} names this one; {problem[1]}")
             raise _refusal(problem)
+    if (problem := router_problem(profile, known)) is not None:
+        raise _refusal(problem)
     return profile
 
 

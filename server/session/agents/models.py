@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
-from pydantic import ValidationError
-
-from agent_core.agent.base import AgentBase
 from agent_core.errors import LLMBadRequestError
 from agent_core.events.masking import SENSITIVE_NAME
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.features import full_name, provider_of
 from agent_core.llm.llm import LLM
 from agent_core.llm.profiles import FallbackStrategy
-from agent_core.llm.registry import NO_ROUTER, LLMRegistry
+from agent_core.llm.registry import LLMRegistry
 from agent_core.llm.router import RouterLLM
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.routes import HOST_CREDENTIALS
-from agent_core.spelling import did_you_mean
 from server.db.repositories.user_settings import StoredSettings
-from server.errors import ConfigurationError
 from server.session.user_settings import (
     ModelChoice,
     choose_model,
@@ -29,7 +24,7 @@ from server.session.user_settings import (
     merge_settings,
     own_profiles,
 )
-from server.settings.llm_profiles import ADDRESSES, LLMProfile, missing_profile
+from server.settings.llm_profiles import ADDRESSES, LLMProfile, missing_profile, words_of
 from server.settings.settings import Settings
 
 LLM_PROFILE: Final = "llm_profile"
@@ -157,8 +152,6 @@ class ConversationModels:
         if profile.router is None:
             return self._model(name, profile, is_own=is_own)
         registry = LLMRegistry()
-        if profile.router == NO_ROUTER:
-            return unusable_model(name, f"{NO_ROUTER} is no router, but the lack of one: name the model itself")
         try:
             for other in dict.fromkeys(profile.models.values()):
                 llm = self._other(other, known, is_own=is_own)
@@ -168,7 +161,7 @@ class ConversationModels:
             routed = {key: _usage_id(other) for key, other in profile.models.items()}
             return registry.get_router(profile.router, usage_id=_usage_id(name), **routed)
         except (KeyError, TypeError, ValueError) as error:
-            return unusable_model(name, _words(error))
+            return unusable_model(name, words_of(error))
 
     def _model(self, name: str, profile: LLMProfile, *, is_own: bool) -> LLM:
         values = {key: value for key, value in profile.options.items() if key in _OPTIONS}
@@ -217,13 +210,6 @@ def _usage_id(name: str) -> str:
     return f"profile:{name}"
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        return str(problem["msg"]).removeprefix("Value error, ")
-    return str(error.args[0]) if error.args else type(error).__name__
-
-
 class _Refusing:
     """A `Transport` of a model that cannot be used: every call fails with the reason."""
 
@@ -260,20 +246,3 @@ def lacks_key(llm: LLM) -> bool:
         return False
     key = llm.api_key.get_secret_value() if llm.api_key is not None else None
     return ModelChoice(llm.model, key, llm.base_url or llm.ollama_base_url).lacks_key()
-
-
-def check_models(settings: Settings) -> None:
-    """Refuse settings whose models cannot be used: a router that there is not, agents that there are not.
-
-    Raises:
-        ConfigurationError: names the setting and the problem.
-    """
-    models = ConversationModels(None, settings)
-    for name in settings.llm_profiles:
-        if (problem := problem_of(models._named(name, of_user=False))) is not None:
-            raise ConfigurationError(f"llm_profiles.{name}: {problem}")
-    for setting in ("llm_agents", "agent_configs"):
-        for agent in getattr(settings, setting):
-            if agent not in AgentBase.agents:
-                known = did_you_mean(agent, AgentBase.agents)
-                raise ConfigurationError(f"{setting}: there is no agent {agent!r}; {known}")

@@ -360,20 +360,46 @@ def test_a_key_without_a_model_belongs_to_the_servers_own(tmp_path: Path) -> Non
         ('[core]\nmax_iterations = "many"', "[core] max_iterations in", "many"),
         ('[core]\ndefault_agent = "Nobody"', "[core] default_agent in", "Nobody"),
         ('[security]\nsecurity_analyzer = "oracle"', "[security] security_analyzer in", "oracle"),
-        ('[llm]\nmodel = "x"\ntemperature = "hot"', "[llm].llm.temperature in", "number"),
-        ('[llm]\nmodel = "x"\nbase_url = "nowhere"', "[llm].llm.base_url in", "address"),
-        ('[agent]\nenable_jupyter = "yes"', "[agent].enable_jupyter in", "boolean"),
+        ('[llm]\nmodel = "x"\ntemperature = "hot"', "[llm] temperature in", "number"),
+        ('[llm]\nmodel = "x"\nbase_url = "nowhere"', "[llm] base_url in", "address"),
+        ('[agent]\nenable_jupyter = "yes"', "[agent] enable_jupyter in", "boolean"),
+        ('[agent]\ncodeact_enable_jupyter = "yes"', "[agent] codeact_enable_jupyter in", "boolean"),
+        ('[agent.CodeActAgent]\nenable_cmd = "yes"', "[agent.CodeActAgent] enable_cmd in", "boolean"),
+        ('[llm."gpt-4.1"]\nmodel = "x"\ntop_p = "x"', "[llm.gpt-4.1] top_p in", "number"),
+        ('[llm]\nmodel = "x"\ncompletion_kwargs = 4', "[llm] completion_kwargs in", "dictionary"),
+        ('[llm."a b"]\nmodel = "x"', "[llm.a b] in", "cannot name a profile"),
+        ('[llm]\nmodel = "x"\ndraft_editor = "y"', "[llm] draft_editor in", "no profile 'y'"),
+        ('[llm]\nmodel = "x"\ncustom_llm_provider = 3', "[llm] custom_llm_provider in", "in quotes"),
+        ('[llm.a]\nmodel = "x"\nfor_routing = "yes"', "[llm.a] for_routing in", "true or false"),
+        ('[core]\nenable_browser = "no"', "[core] enable_browser in", "true or false"),
+        ('[sandbox]\nuse_host_network = "yes"', "[sandbox] use_host_network in", "true or false"),
+        ('[[llm]]\nmodel = "x"', "llm in", "write [llm]"),
         ('[llm.cheap]\nmodel = "x"\n[agent.CodeActAgent]\nllm_config = "cheep"', "llm_config", "[llm.cheap]"),
         ("[agent.CodeActAgnt]\nenable_cmd = true", "[agent.CodeActAgnt]", "[agent.CodeActAgent]"),
         ('[condenser]\ntype = "magic"', "[condenser] type in", "amortized"),
         ('[agent.CodeActAgent]\ncondenser = "gone"', "[agent.CodeActAgent] condenser in", "gone"),
         ("[llm.cheap]\ntemperature = 0.1", "[llm.cheap] in", "names no model"),
-        ('[condenser]\ntype = "llm"\nmax_sze = 9', "condenser.max_sze in", "did you mean 'max_size'?"),
-        ('[mcp]\nsse_servers = [{ur = "https://a.example"}]', "[mcp].sse_servers.0.ur in", "sse_servers.0.url"),
+        ('[condenser]\ntype = "llm"\nmax_sze = 9', "[condenser] max_sze in", "did you mean 'max_size'?"),
+        ('[mcp]\nsse_servers = [{ur = "https://a.example"}]', "[mcp] sse_servers.0.ur in", "sse_servers.0.url"),
         ('[model_routing]\nrouter_name = "random_router"', "[model_routing] in", "model of [llm]"),
         (
             '[llm]\nmodel = "x"\ntop_k = 0.5\n[model_routing]\nrouter_name = "random_router"',
-            "[llm].llm.top_k",
+            "[llm] top_k in",
+            "integer",
+        ),
+        (
+            '[llm]\nmodel = "x"\n[model_routing]\nrouter_name = "random"',
+            "[model_routing] router_name in",
+            "'random' is no router",
+        ),
+        (
+            '[llm]\nmodel = "x"\n[model_routing]\nrouter_name = "random_router"\nllms_for_routing = {a = "y"}',
+            "[model_routing] llms_for_routing.a in",
+            "no profile 'y'",
+        ),
+        (
+            '[condenser.small]\ntype = "llm"\nmax_size = "x"\n[agent.CodeActAgent]\ncondenser = "small"',
+            "[condenser.small] max_size in",
             "integer",
         ),
         ("[core]\nmax_iteratons = 3", "[core] max_iteratons", "[core] max_iterations"),
@@ -390,6 +416,14 @@ def test_a_wrong_value_or_a_misspelled_key_is_refused_with_its_place(
     assert place in told
     assert problem in told
     assert "config.toml" in told
+
+
+def test_a_wrong_value_is_told_once_where_it_stands_whoever_inherits_it(tmp_path: Path) -> None:
+    told = refusal(tmp_path, '[llm]\nmodel = "x"\ntemperature = "hot"\n[llm.a]\nmodel = "a"\n[llm.b]\nmodel = "b"\n')
+    assert told == f"[llm] temperature in {tmp_path / 'config.toml'}: Input should be a valid number"
+    given = refusal(tmp_path, '[llm]\nmodel = "x"\nbase_url = "http://a.example"\n', LLM_BASE_URL="nowhere")
+    assert given.startswith("LLM_BASE_URL: ")
+    assert "[llm]" not in given
 
 
 def test_what_nobody_knows_is_told_and_means_nothing(tmp_path: Path) -> None:

@@ -83,8 +83,8 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "llm_profiles": ('{"p": {"model": "a/a"}}', '{"p": {"model": "b/b", "temperature": 0.5}}'),
     "llm_profile": ("one", "two"),
     "llm_purposes": ('{"title": "one"}', '{"title": "two"}'),
-    "llm_agents": ('{"A": "one"}', '{"A": "two"}'),
-    "agent_configs": ('{"A": {"enable_cmd": false}}', '{"B": {"preset": "gpt5"}}'),
+    "llm_agents": ('{"LocAgent": "one"}', '{"LocAgent": "two"}'),
+    "agent_configs": ('{"LocAgent": {"enable_cmd": false}}', '{"DummyAgent": {"preset": "gpt5"}}'),
     "mcp_config": ('{"sse_servers": ["http://a.example"]}', '{"sse_servers": ["http://b.example"]}'),
     "git_hosts": ('{"github": "https://a.example"}', '{"gitlab": "b.example:8080/git"}'),
     "mcp_programs": ("host", "never"),
@@ -382,3 +382,33 @@ def test_an_unknown_key_is_named_with_the_nearest_one_at_every_depth(
     with pytest.raises(ConfigurationError) as caught:
         load_settings(config_file=file)
     assert f"{place.format(file=file)}: there is no such setting; did you mean {meant!r}?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "place", "meant"),
+    [
+        ('[llm_profiles.a]\nmodle = "openai/a"', "llm_profiles.a.modle in {file}", "'model'"),
+        ('[llm_profiles.a]\nmodel = "x/a"\nfallbacks = ["aa"]', "llm_profiles.a.fallbacks in {file}", "'a'"),
+        (
+            '[llm_profiles.a]\nmodel = "x/a"\n[llm_profiles.r]\nrouter = "random_router"\nmodels = {b = "ab"}',
+            "llm_profiles.r.models.b in {file}",
+            "'a'",
+        ),
+        ('[llm_profiles.aa]\nmodel = "x/a"\n[llm_purposes]\ntitle = "a"', "llm_purposes.title in {file}", "'aa'"),
+        (
+            '[llm_profiles.a]\nmodel = "x/a"\n[llm_agents]\nLocAgnt = "a"',
+            "llm_agents.LocAgnt in {file}",
+            "'LocAgent'",
+        ),
+        ("[agent_configs.LocAgnt]\nenable_cmd = true", "agent_configs.LocAgnt in {file}", "'LocAgent'"),
+    ],
+)
+def test_a_wrong_name_of_a_model_is_refused_where_it_stands_with_the_nearest_one(
+    tmp_path: Path, toml: str, place: str, meant: str
+) -> None:
+    file = tmp_path / "drydock.toml"
+    file.write_text(toml)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(config_file=file)
+    assert str(caught.value).startswith(f"{place.format(file=file)}: ")
+    assert f"did you mean {meant}?" in str(caught.value)
