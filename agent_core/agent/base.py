@@ -102,6 +102,14 @@ class AgentMark(Frozen):
             )
 
 
+def known_default_tools(names: list[str]) -> list[str]:
+    """These names; raises `ValueError` where one is not that of a built-in tool's class."""
+    known = {tool.__name__ for tool in registered_tools().values() if isinstance(tool, type)}
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"{unknown} are not built in; give class names out of {sorted(known)}")
+    return names
+
+
 class AgentBase(Family):
     """An agent: frozen configuration that can be stored, sent and made again; all state is in the conversation's log.
 
@@ -183,10 +191,7 @@ class AgentBase(Family):
     @field_validator("include_default_tools")
     @classmethod
     def _are_builtin(cls, value: list[str]) -> list[str]:
-        known = {tool.__name__ for tool in registered_tools().values() if isinstance(tool, type)}
-        if unknown := [name for name in value if name not in known]:
-            raise ValueError(f"{unknown} are not built in; give class names out of {sorted(known)}")
-        return value
+        return known_default_tools(value)
 
     @field_validator("security_policy_filename", mode="before")
     @classmethod

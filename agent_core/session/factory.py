@@ -74,12 +74,14 @@ async def make_agent(settings: SessionSettings, report: LeftOutReport = log_prob
         summing = settings.purpose_llms.get("condenser", settings.llm)
         condenser = Condenser.from_config(settings.agent_options.condenser, summing)
     own |= chosen
+    variables = own.pop("system_prompt_kwargs", {})
     agent = made(
         llm=settings.llm,
         condenser=condenser,
         system_prompt_kwargs={
             "llm_security_analyzer": settings.analyzer is not None,
             "cli_mode": bool(settings.agent_options.cli_mode),
+            **variables,
         },
         agent_context=await _completed(settings.agent_context, report),
         mcp_config=dict(settings.mcp_config),

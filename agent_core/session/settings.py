@@ -7,11 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from agent_core.agent.base import AgentBase
+from agent_core.agent.base import AgentBase, known_default_tools
 from agent_core.agent.critic import CriticBase
 from agent_core.agent.presets import BY_MODEL, preset_for
+from agent_core.agent.system_prompt import PROMPT_DIR, SECURITY_POLICY, SYSTEM_PROMPT, static_message
 from agent_core.controller.stuck import USUAL_THRESHOLDS, StuckDetectionThresholds
 from agent_core.errors import SkillValidationError, ToolNotFoundError
 from agent_core.events.llm_events import ActionEvent
@@ -46,6 +58,15 @@ ConfirmSubagents = Callable[[Sequence[ActionEvent]], bool | Awaitable[bool]]
 MAX_TOOLS: Final = 100
 MAX_NAME_CHARS: Final = 1_000
 MAX_TOGETHER: Final = 64
+MAX_PROMPT_CHARS: Final = 200_000
+_FILES: Final = frozenset({"system_prompt_filename", "security_policy_filename"})
+ELSEWHERE: Final = {
+    "llm": "models are chosen by llm_profile, llm_agents and llm_purposes",
+    "kind": "the class of agents is chosen by agent in a user's settings, or agent_class in the server's",
+    "agent_context": "what an agent is told beside its prompt has settings of its own, such as system_message_suffix",
+    "mcp_config": "MCP servers are chosen by mcp_config beside agent_options",
+}
+"""Fields of an agent that are not among its options, each with what is done instead."""
 _BY_DEFAULT: Final = frozenset({FinishTool.tool_name, ThinkTool.tool_name})
 ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
 
@@ -68,7 +89,10 @@ class AgentOptions(Frozen):
     `tool_concurrency_limit` says how many calls of one answer may run at the same time. `draft_editor_model` names the
     model that writes out the drafts of `edit_file`, where the agent's own model is reached; the agent's own if None.
     `condenser` is the data of one with its `type`, which uses the agent's own model; `critic` that of one with its
-    `kind`, or the kind alone.
+    `kind`, or the kind alone. `system_prompt` is the whole prompt, word for word; or `system_prompt_filename` names one
+    of the templates here, which like the agent's own has the variables of `system_prompt_kwargs`;
+    `security_policy_filename` names the rules of conduct in it, empty for none. `include_default_tools` names classes
+    of built-in tools that the agent has in any case, instead of those that the flags say.
 
     Raises:
         pydantic.ValidationError: a name is not known, or a value cannot be used; it says which and why.
@@ -100,6 +124,39 @@ class AgentOptions(Frozen):
     critic: Annotated[dict[str, Any] | None, BeforeValidator(_kind)] = None
     preset: str | None = None
     tools: Annotated[Annotated[list[Tool], Field(max_length=MAX_TOOLS)] | None, BeforeValidator(_specs)] = None
+    include_default_tools: Annotated[list[str], Field(max_length=MAX_TOOLS)] | None = None
+    system_prompt: Annotated[str, Field(max_length=MAX_PROMPT_CHARS)] | None = None
+    system_prompt_filename: str | None = None
+    security_policy_filename: str | None = None
+    system_prompt_kwargs: dict[str, JsonValue] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_chosen_here(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (elsewhere := data.keys() & ELSEWHERE.keys()):
+            problems = [
+                InitErrorDetails(type=PydanticCustomError("elsewhere", ELSEWHERE[name]), loc=(name,), input=None)
+                for name in sorted(elsewhere)
+            ]
+            raise ValidationError.from_exception_data(cls.__name__, problems)
+        return data
+
+    @field_validator("include_default_tools")
+    @classmethod
+    def _are_built_in(cls, value: list[str] | None) -> list[str] | None:
+        return value if value is None else known_default_tools(value)
+
+    @field_validator("system_prompt_filename", "security_policy_filename")
+    @classmethod
+    def _is_a_template(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None or (value == "" and info.field_name == "security_policy_filename"):
+            return value
+        rules = {SECURITY_POLICY}
+        prompts = {path.name for path in PROMPT_DIR.glob("*.j2")} - rules
+        known = sorted(prompts if info.field_name == "system_prompt_filename" else rules)
+        if value not in known:
+            raise ValueError(f"there is no template {value[:100]!r} here; give one of {', '.join(known)}")
+        return value
 
     @field_validator("preset")
     @classmethod
@@ -152,14 +209,28 @@ class AgentOptions(Frozen):
     def _is_one_choice(self) -> Self:
         if self.preset is not None and self.tools is not None:
             raise ValueError("preset and tools exclude each other; give one of them")
+        if self.system_prompt is not None and self.system_prompt_filename is not None:
+            raise ValueError("system_prompt and system_prompt_filename exclude each other; give one of them")
+        if self.system_prompt_kwargs or self.system_prompt_filename:
+            template, given = self.system_prompt_filename or SYSTEM_PROMPT, self.system_prompt_kwargs or {}
+            facts: dict[str, Any] = {"policy": "", "model": "", "has_browser": False, "remembers": False}
+            try:
+                prompt = static_message(PROMPT_DIR, template, **facts, overrides=given)
+            except Exception as error:  # noqa: BLE001 - whatever a template does with what it is given
+                raise ValueError(f"system_prompt_kwargs: {template} cannot be made of them: {error}") from None
+            if len(prompt) > MAX_PROMPT_CHARS:
+                raise ValueError(f"system_prompt_kwargs: the prompt would have over {MAX_PROMPT_CHARS} characters")
         return self
 
     def over(self, other: AgentOptions) -> AgentOptions:
         """These choices, and `other`'s where nothing is chosen here."""
         own = self.model_dump(exclude_none=True)
         rest = other.model_dump(exclude_none=True)
-        if own.keys() & {"preset", "tools"}:
-            rest = {name: value for name, value in rest.items() if name not in ("preset", "tools")}
+        for one_of in ({"preset", "tools"}, {"system_prompt", "system_prompt_filename"}):
+            if own.keys() & one_of:
+                rest = {name: value for name, value in rest.items() if name not in one_of}
+        if "system_prompt_kwargs" in own:
+            own["system_prompt_kwargs"] = rest.get("system_prompt_kwargs", {}) | own["system_prompt_kwargs"]
         return AgentOptions.model_validate({**rest, **own})
 
     def fields_for(self, agent: type[AgentBase], *, model: str = "", browsing: bool = True) -> dict[str, Any]:
@@ -172,6 +243,8 @@ class AgentOptions(Frozen):
         if not browsing:
             chosen["enable_browsing"] = False
         fields = {name: value for name, value in chosen.items() if name in agent.model_fields}
+        for name in fields.keys() & _FILES:  # an agent of one's own may have another folder of templates
+            fields[name] = fields[name] and str(PROMPT_DIR / fields[name])
         if self.tools is not None:
             fields["tools"] = [tool for tool in self.tools if canonical_name(tool.name) not in _BY_DEFAULT]
         elif self.preset is not None:

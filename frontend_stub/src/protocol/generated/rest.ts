@@ -59,7 +59,12 @@ export interface AgentOptions {
   readonly enable_sub_agents?: boolean | null;
   readonly enable_think?: boolean | null;
   readonly filter_tools_regex?: string | null;
+  readonly include_default_tools?: readonly string[] | null;
   readonly preset?: string | null;
+  readonly security_policy_filename?: string | null;
+  readonly system_prompt?: string | null;
+  readonly system_prompt_filename?: string | null;
+  readonly system_prompt_kwargs?: Readonly<Record<string, JsonValue>> | null;
   readonly tool_concurrency_limit?: number | null;
   readonly tools?: readonly Tool[] | null;
 }
@@ -466,6 +471,8 @@ export interface ImageBlock {
 export interface ImageUrl {
   readonly url: string;
 }
+
+export type JsonValue = unknown;
 
 /** A model and every option of it, or a router over other profiles. */
 export interface LLMProfile {
