@@ -10,11 +10,9 @@ import os
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-
-from agent_core.runtime.sandbox import LABEL_ROLE
 
 _WITHOUT_ENGINE = ("tests/unit/", "tests/architecture/", "tests/migrations/")
 _SLACK_SECONDS = 1.0  # the engine tells some times in whole seconds
@@ -60,13 +58,15 @@ class Leftovers:
 
 def _objects() -> Iterator[tuple[str, float]]:
     """The names of all objects of sandboxes, with the time of their making; none where no engine answers."""
-    from docker.api.client import APIClient
+    # Only those who have asked for tests that use an engine pay for these imports.
     from docker.errors import DockerException
-    from docker.utils import kwargs_from_env
+
+    from agent_core.runtime.docker.engine import connect
+    from agent_core.runtime.sandbox import LABEL_ROLE
 
     try:
-        engine: Any = APIClient(version="auto", timeout=20, **kwargs_from_env())
-    except DockerException:
+        engine, _ = connect(None, 20)
+    except (OSError, DockerException):
         return
     ours = {"label": LABEL_ROLE}
     try:

@@ -86,7 +86,7 @@ async def test_an_image_is_shown_and_a_drafted_edit_tells_its_difference_and_its
         response = await client.post(f"/api/conversations/{url.rpartition('/')[2]}/events", json=event)
         assert response.status_code == 200, response.text
     card = page.get_by_test_id("read-card")
-    await card.get_by_text("a.png").click()
+    await card.get_by_role("button", name="a.png").click()  # which it is once it has been read
     await expect(card.locator("img")).to_have_js_property("naturalWidth", 3)
     assert seen.problems == []
 

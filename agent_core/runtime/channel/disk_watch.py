@@ -51,6 +51,7 @@ class DiskWatch:
 
     def begin(self) -> None:
         if (self._limits.disk or self._limits.inodes) and (self._task is None or self._task.done()):
+            self._least, self._strikes = None, 0  # what a stopped one had when it ended may be removed by the next
             name = f"disk-watch {self._sandbox.spec.conversation_id}"
             self._task = asyncio.create_task(self._watch(), name=name)
 

@@ -240,7 +240,7 @@ class DockerEngine:
             async with self._connecting:
                 if self._client is None:
                     limit = self._connect_seconds
-                    work = functools.partial(_translated, "answer", lambda host: _connect(host, limit), self._host)
+                    work = functools.partial(_translated, "answer", lambda host: connect(host, limit), self._host)
                     self._client, self._address = await self._in_thread("connecting", work, limit + 1)
         return self._client
 
@@ -270,7 +270,8 @@ class DockerEngine:
             call.exception()  # perhaps nobody waits any more
 
 
-def _connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:
+def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:
+    """The SDK's low-level client, and where the engine is; blocks. Raises `OSError` or the SDK's errors."""
     # The SDK takes a third of a second to import; only those who use Docker pay for it, in a thread.
     from docker.api.client import APIClient
     from docker.utils import kwargs_from_env, parse_host

@@ -14,6 +14,7 @@ async def test_network_disk_and_variables_act_in_a_local_sandbox_and_an_image_is
     make_process: MakeProcess,
 ) -> None:
     server = await make_process("--sandbox", "local")
+    await server.until_printed("sandbox   local: ")  # until then nobody knows what its sandboxes lack
     async with server.client() as client:
         refused = await client.post("/api/conversations", json={"sandbox": {"image": "drydock/sandbox:browser"}})
         assert refused.status_code == 400
