@@ -166,7 +166,7 @@ def _describe(error: ValidationError, places: Mapping[tuple[str, ...], _Source])
         is_secret = is_secret or field.endswith("_url") or _ADDRESS.search(shown) or len(shown) > _MAX_SHOWN
         is_secret = is_secret or (isinstance(value, dict | list) and SENSITIVE_NAME.search(shown))
         shown = "" if is_secret else f" {shown}:"
-        text = problem["msg"].removeprefix("Value error, ")
+        text = problem["msg"].removeprefix("Value error, ").replace("a valid tuple", "a list")
         if problem["type"] == "extra_forbidden":
             is_told = text.startswith(UNKNOWN_OPTION)
             shown, text = "", text if is_told else f"there is no such setting; {meant_at(Settings, problem['loc'])}"

@@ -271,6 +271,7 @@ def test_what_cannot_be_used_is_refused_with_the_name_and_the_fix(environment: d
         ("something_else_altogether = 1\n", "docs/configuration.md lists all settings"),
         ("port = \n", "is not valid TOML"),
         ("port = [1]\n", "port in "),
+        ("sandbox_images = 3\n", ": 3: Input should be a list"),
     ],
 )
 def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
