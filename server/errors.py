@@ -156,7 +156,8 @@ def _in_words(problems: Sequence[Mapping[str, Any]], count: int) -> str:
     for problem in problems[:_SHOWN_PROBLEMS]:
         text = str(problem["msg"]).removeprefix("Value error, ")
         # The place of invalid JSON is no field, but a number of characters.
-        place = "" if problem["type"] == "json_invalid" else ".".join(map(str, problem["loc"][1:])) or problem["loc"][0]
+        names = [str(name) for name in problem["loc"][1:] if name != "[key]"]
+        place = "" if problem["type"] == "json_invalid" else ".".join(names) or problem["loc"][0]
         shown.append(f"{place}: {text}" if place != "" else text)
     more = count - len(shown)
     return "; ".join([*shown, f"and {more} more"] if more else shown)

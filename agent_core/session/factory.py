@@ -29,6 +29,7 @@ from agent_core.events.stream import EventStream
 from agent_core.llm.features import provider_of
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.llm.router import RouterLLM
+from agent_core.llm.transport.routes import HOST_CREDENTIALS
 from agent_core.memory.condenser import Condenser
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
@@ -182,10 +183,14 @@ def draft_llm(agent: AgentBase) -> LLM:
 
 
 def model_for_drafts(llm: LLM, name: str) -> LLM:
-    """The model of this name, at the address of `llm`. Its key is for the same address or the same provider only."""
+    """The model of this name, at the address of `llm`. Its key is for the same address or the same provider only.
+
+    A model that is asked with the host's own credentials gets no address of another provider's.
+    """
     llm = llm.active_llm if isinstance(llm, RouterLLM) else llm
-    is_same = llm.base_url is not None or provider_of(name) == provider_of(llm.model)
-    return LLM(model=name, base_url=llm.base_url, api_key=llm.api_key if is_same else None)
+    is_same = provider_of(name) == provider_of(llm.model)
+    base_url = llm.base_url if is_same or not name.startswith(HOST_CREDENTIALS) else None
+    return LLM(model=name, base_url=base_url, api_key=llm.api_key if is_same or base_url else None)
 
 
 class ConversationDrafts:

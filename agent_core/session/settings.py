@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -68,7 +69,19 @@ ELSEWHERE: Final = {
 }
 """Fields of an agent that are not among its options, each with what is done instead."""
 _BY_DEFAULT: Final = frozenset({FinishTool.tool_name, ThinkTool.tool_name})
-ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS)]
+
+
+def _is_no_file(name: str) -> str:
+    if name.startswith("replay/"):
+        raise ValueError(f"{name!r} is a recording, which is a file: name a model")
+    return name
+
+
+ModelName = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME_CHARS),
+    AfterValidator(_is_no_file),
+]
 
 
 def _specs(value: Any) -> Any:

@@ -29,12 +29,19 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.analyzers import analyzer_named, policy_with
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.session.settings import AgentOptions
-from agent_core.spelling import probably_meant
+from agent_core.spelling import did_you_mean, probably_meant
 from server.db.database import Database
 from server.db.repositories.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
 from server.session.sandbox_choice import ImageName
-from server.settings.llm_profiles import LLMProfile, ProfileName, PurposeName, missing_profile, purpose_problem
+from server.settings.llm_profiles import (
+    LLMProfile,
+    ProfileName,
+    PurposeName,
+    file_problem,
+    missing_profile,
+    purpose_problem,
+)
 from server.settings.mcp_config import HIDDEN, HiddenSecretError, McpConfig, agent_servers, read_config
 from server.settings.settings import DEMO_MODEL, MAX_COMMANDS, Settings
 from server.settings.text_fields import (
@@ -164,7 +171,7 @@ SkillName = Annotated[str, Field(min_length=1, max_length=200)]
 
 def _known_agent(name: str) -> str:
     if name and name not in AgentBase.agents:
-        raise ValueError(f"there is no such agent; choose one of {', '.join(AgentBase.list_agents())}")
+        raise ValueError(f"there is no such agent; {did_you_mean(name, AgentBase.list_agents())}")
     return name
 
 
@@ -288,7 +295,7 @@ def own_profiles(settings: StoredSettings) -> tuple[dict[str, LLMProfile], dict[
 
 
 class UnknownProfileError(DrydockError, ValueError):
-    """`field` of a change names a profile that there is not; the message says which, and the nearest."""
+    """`field` of a change names a profile or a model that there is not; the message says which, and the nearest."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(problem)
@@ -296,7 +303,9 @@ class UnknownProfileError(DrydockError, ValueError):
 
 
 def check_references(settings: StoredSettings, change: SettingsChange, server: Settings) -> None:
-    """Raise `UnknownProfileError` where a field that the change names has a profile that the user does not have."""
+    """Raise `UnknownProfileError` where a field that the change names has a model that the user cannot have."""
+    if change.llm_model and change.llm_model != server.llm_model and (problem := file_problem(change.llm_model)):
+        raise UnknownProfileError("llm_model", problem)
     known = {**server.llm_profiles, **(own_profiles(settings)[0] if server.allow_user_llm_profiles else {})}
     for field in ("llm_profile", "llm_purposes", "llm_agents"):
         value = getattr(change, field)

@@ -296,13 +296,18 @@ OptionProblem = tuple[str, str]
 """A field, and what is wrong with it."""
 
 
+def file_problem(model: str) -> str | None:
+    """Why no user may name this model: it is a file of the server's host. None where they may."""
+    return "a recording is a file of the server's host; name a model" if model.startswith(_FILES) else None
+
+
 def users_problem(profile: LLMConfig) -> OptionProblem | None:
     """Why a user may not have this model; None where they may. What reaches into the server's host is no user's."""
     given = {name for name, field in type(profile).model_fields.items() if getattr(profile, name) != field.default}
     for name in sorted(given & OPERATORS.keys()):
         return name, f"it {OPERATORS[name]}, so only the server's own configuration may give it; leave it out"
-    if profile.model.startswith(_FILES):
-        return "model", "a recording is a file of the server's host; name a model"
+    if (problem := file_problem(profile.model)) is not None:
+        return "model", problem
     if not all(getattr(profile, name) for name in _AWS_KEYS):
         for name in sorted(given & set(_WITH_AWS_KEYS)):
             return name, "give aws_access_key_id and aws_secret_access_key with it"

@@ -24,7 +24,7 @@ from server.session.user_settings import (
     merge_settings,
     own_profiles,
 )
-from server.settings.llm_profiles import ADDRESSES, LLMProfile, missing_profile, words_of
+from server.settings.llm_profiles import ADDRESSES, LLMProfile, file_problem, missing_profile, words_of
 from server.settings.settings import Settings
 
 LLM_PROFILE: Final = "llm_profile"
@@ -191,7 +191,10 @@ class ConversationModels:
 
     def _flat(self, choice: ModelChoice) -> LLM:
         values = choice._asdict()
-        if self._user.llm_base_url and (problem := address_problem(values)) is not None:
+        problem = address_problem(values) if self._user.llm_base_url else None
+        if choice.model != self._server.model_name:
+            problem = problem or file_problem(choice.model)
+        if problem is not None:
             return unusable_model("", problem)
         return LLM.model_validate(values)
 

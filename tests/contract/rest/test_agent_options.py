@@ -56,6 +56,7 @@ async def test_a_conversation_its_user_and_the_server_choose_tools_and_the_neare
         ({"condenser": {"type": "pipeline", "condensers": 3}}, "condenser", "a list of condensers"),
         ({"condenser": {"type": "pipeline", "condensers": [None]}}, "condenser", "a list of condensers"),
         ({"critic": {"kind": ["AskingCritic"]}}, "critic", "is none of"),
+        ({"draft_editor_model": " replay//etc/passwd"}, "draft_editor_model", "is a recording, which is a file"),
     ],
 )
 async def test_what_is_not_known_is_refused_with_its_field(

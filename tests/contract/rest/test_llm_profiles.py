@@ -259,6 +259,17 @@ async def test_what_is_for_programs_or_reaches_into_the_host_is_no_users(server:
     assert {**REFUSED, **OPERATORS}[option] in response.json()["message"]
 
 
+async def test_no_users_flat_model_is_a_file_of_the_host(make_server: MakeServer, tmp_path: Path) -> None:
+    stored = StoredSettings(llm_model="replay//etc/passwd")
+    async with make_server(llm_model="replay/of-the-operator") as server:
+        response = await server.post("/api/settings", json={"llm_model": "replay//etc/passwd"})
+        assert (response.status_code, response.json()["detail"][0]["loc"]) == (422, ["body", "llm_model"])
+        assert (await server.post("/api/settings", json={"llm_model": "replay/of-the-operator"})).status_code == 200
+        await save_settings(server.app.services.database, stored)
+        response = await server.post("/api/conversations", json={"initial_user_msg": "hi"})
+        assert (response.status_code, "file of the server's host" in response.text) == (400, True)
+
+
 @pytest.mark.parametrize("name", ["a b", "-a", "x" * 65, "ä"])
 async def test_a_name_that_cannot_be_is_refused(server: Server, name: str) -> None:
     response = await put(server, name, model="openai/m")

@@ -29,6 +29,14 @@ def test_the_key_is_sent_to_the_same_provider_or_address_only(own: LLM, name: st
     assert (drafts.api_key is not None) is is_given_the_key
 
 
+def test_credentials_of_the_host_go_to_no_address_of_another_provider() -> None:
+    own = OWN.model_copy(update={"base_url": "http://models.example"})
+    drafts = model_for_drafts(own, "vertex_ai/gemini")
+    assert (drafts.base_url, drafts.api_key) == (None, None)
+    of_vertex = own.model_copy(update={"model": "vertex_ai/other"})
+    assert model_for_drafts(of_vertex, "vertex_ai/gemini").base_url == "http://models.example"
+
+
 def test_drafts_are_counted_apart_and_not_cached() -> None:
     agent = Agent(llm=OWN)
     drafts = draft_llm(agent)
