@@ -10,7 +10,15 @@ from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from drydock_client.errors import BusyError, ClientError, FailedError, LimitError, NotDrydockError, UnreachableError
+from drydock_client.errors import (
+    BusyError,
+    ClientError,
+    FailedError,
+    LimitError,
+    NotDrydockError,
+    UnreachableError,
+    refusal,
+)
 from drydock_client.live import FIRST_DELAY, MAX_DELAY, MAX_FRAME_BYTES
 from drydock_client.resources import Calls, conversation_path
 from drydock_client.results import Conversation, Sent, listed, parsed
@@ -19,7 +27,8 @@ MARGIN_SECONDS: Final = 30.0
 """How much longer than a request to the sandbox may take its answer is waited for."""
 SANDBOX_SECONDS: Final = 600.0
 
-_PASSING: Final = (UnreachableError, LimitError, BusyError, FailedError)
+PASSING: Final = (UnreachableError, LimitError, BusyError, FailedError)
+"""Errors after which the same may succeed later."""
 
 
 class LogItem(NamedTuple):
@@ -124,6 +133,7 @@ class ProgramsApi(Calls):
         delay = FIRST_DELAY
         while True:
             problem: ClientError = UnreachableError("The server ends each live connection at once.")
+            has_begun = False
             try:
                 async with self._http.stream(
                     conversation_path(conversation_id, "log/live"), {"after": after}
@@ -133,13 +143,17 @@ class ProgramsApi(Calls):
                             raise NotDrydockError(
                                 f"The log of conversation {conversation_id} is another one than before."
                             )
-                        lost_at, delay = None, FIRST_DELAY
+                        if item.kind == "failed":
+                            raise refusal(int(item.data["status"]), item.data)
+                        if item.kind or has_begun:  # the first comment comes also where nothing else can
+                            lost_at, delay = None, FIRST_DELAY
+                        has_begun = True
                         if item.kind in ("text", "text_discarded", "client_call"):
                             yield item
                         elif item.kind == "event" and item.id > after:
                             after = item.id
                             yield item
-            except _PASSING as error:
+            except PASSING as error:
                 problem = error
             lost_at = clock() if lost_at is None else lost_at
             if clock() - lost_at > reconnect_seconds:

@@ -24,6 +24,8 @@ broke_off: Final = ContextVar("broke_off", default=False)
 ANSWER_STATUS: Final = {"unknown": 404, "loading": 503}
 """The statuses of answers to calls that were not taken, by the code of the error; all others are conflicts."""
 
+INTERNAL: Final = "Internal server error; the server's log has the details."
+
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _CODES: Final = {401: "invalid_api_key", 429: "rate_limit_exceeded"}
 
@@ -143,7 +145,7 @@ async def _answer(request: Request, error: Exception) -> Response:
             logger.warning("%s %s failed: %s", request.method, request.url.path, error)
             return JSONResponse({"detail": str(error), "message": str(error)}, status_of(error))
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return JSONResponse({"detail": "Internal server error; the server's log has the details."}, 500)
+    return JSONResponse({"detail": INTERNAL}, 500)
 
 
 def problems_body(problems: Sequence[Mapping[str, Any]], *, of: int | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import unquote, unquote_plus, unquote_to_bytes, urlsplit
 
 MASK = "<secret_hidden>"
 
@@ -33,6 +33,19 @@ MIN_SECRET_LENGTH = 4
 
 SENSITIVE_NAME = re.compile(r"auth|cookie|credential|key|pass|pwd|secret|session|token", re.IGNORECASE)
 """Found in the names of headers and variables whose values are likely to be secrets."""
+
+
+def secrets_in_address(address: str) -> list[str]:
+    """The password in an address, and the parameters whose names tell of secrets, as they are written and sent."""
+    try:
+        parts = urlsplit(address)
+        found = [parts.password or ""]
+    except ValueError:
+        return []
+    pairs = (one.partition("=") for one in parts.query.split("&"))
+    found += [value for name, _, value in pairs if SENSITIVE_NAME.search(unquote(name))]
+    return [form for text in found for form in dict.fromkeys((text, unquote_plus(text))) if form]
+
 
 _MIN_BASE64_CORE = 8
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self, get_args
 
@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME
+from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME, secrets_in_address
 from agent_core.llm.features import CAPABILITIES, THINKING_MODES
 from agent_core.llm.profiles import FallbackStrategy
 from agent_core.spelling import SpelledModel
@@ -29,6 +29,15 @@ DEMO_MODEL = "demo/tour"
 RequestFact = Literal["session_id", "trace_user_id", "trace_version", "tags"]
 DEFAULT_EFFORT: Final = "high"
 _SECRETS = ("api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+
+
+def _secret_texts(value: Any) -> Iterator[str]:
+    """The texts in data that stand under names which tell of secrets."""
+    for name, one in value.items() if isinstance(value, Mapping) else ():
+        if isinstance(one, str) and SENSITIVE_NAME.search(str(name)):
+            yield one
+        for part in one if isinstance(one, list) else [one]:
+            yield from _secret_texts(part)
 
 
 class LLMConfig(BaseModel, metaclass=SpelledModel):
@@ -219,9 +228,12 @@ class LLMConfig(BaseModel, metaclass=SpelledModel):
 
     @property
     def secrets(self) -> list[str]:
-        """Its keys, and the headers whose names tell of secrets."""
+        """Its keys, what is sent beside under names that tell of secrets, and what is secret in its addresses."""
         keys = [key.get_secret_value() for name in _SECRETS if (key := getattr(self, name)) is not None]
-        return [*keys, *(text for name, text in (self.extra_headers or {}).items() if SENSITIVE_NAME.search(name))]
+        sent = [*_secret_texts(self.extra_headers), *_secret_texts(self.litellm_extra_body)]
+        words = [word for text in sent for word in dict.fromkeys((text, text.rpartition(" ")[2]))]  # "Bearer …"
+        addresses = (self.base_url, self.ollama_base_url, self.aws_bedrock_runtime_endpoint)
+        return [*keys, *words, *(secret for address in addresses for secret in secrets_in_address(address or ""))]
 
     @classmethod
     def load_from_env(cls, prefix: str = "LLM_", environ: Mapping[str, str] | None = None) -> Self:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SerializationInfo, field_serializer, field_validator, model_validator
 
-from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME
+from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME, secrets_in_address
 from agent_core.events.messages import Frozen
 
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z_][A-Za-z0-9_]*))")
@@ -241,6 +241,7 @@ class McpServer(Frozen):
         """The values in it that nobody else should see, other than those that are looked up."""
         named = [(name, text) for pairs in (self.env, self.headers) for name, text in pairs.items()]
         found = [text for name, text in named if SENSITIVE_NAME.search(name)] + self.auth.secrets
+        found += secrets_in_address(self.url or "")
         words = [word for text in found for word in (text, text.rpartition(" ")[2])]  # "Bearer …"
         return [word for word in dict.fromkeys(words) if len(word) >= _MIN_SECRET and not is_reference(word)]
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, ModelWrapValidatorHandler, SerializeAsAny, model_validator
 
+from agent_core.destinations import Destinations
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.messages import Frozen
@@ -107,6 +108,10 @@ class SecurityAnalyzer(Polymorphic):
     async def asecurity_risk_after(self, history: EventHistory, action: ActionEvent) -> SecurityRisk:
         return await self.asecurity_risk(action)
 
+    def confined(self, destinations: Destinations) -> Self:
+        """The same for the agent of somebody else, asking nobody but at these; for one that asks over the network."""
+        return self
+
     def analyze_pending_actions(self, actions: Sequence[ActionEvent]) -> list[tuple[ActionEvent, SecurityRisk]]:
         """Each action with its risk; where the analyzer fails, the risk is HIGH."""
         return [(action, self._guarded(action)) for action in actions]
@@ -175,6 +180,9 @@ class EnsembleSecurityAnalyzer(SecurityAnalyzer):
 
     analyzers: tuple[AnyAnalyzer, ...] = Field(min_length=1)
     propagate_unknown: bool = False
+
+    def confined(self, destinations: Destinations) -> Self:
+        return self.model_copy(update={"analyzers": tuple(one.confined(destinations) for one in self.analyzers)})
 
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
         risks = [risk for analyzer in self.analyzers for _, risk in analyzer.analyze_pending_actions([action])]

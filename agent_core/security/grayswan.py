@@ -14,6 +14,7 @@ from urllib.request import Request
 from pydantic import (
     AfterValidator,
     Field,
+    PrivateAttr,
     SecretStr,
     SerializationInfo,
     SerializerFunctionWrapHandler,
@@ -21,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from agent_core.destinations import Destinations, DirectClient
 from agent_core.events.event import Event, LLMConvertibleEvent
 from agent_core.events.llm_events import ActionEvent
 from agent_core.events.masking import EXPOSE_SECRETS
@@ -51,6 +53,7 @@ class GraySwanAnalyzer(SecurityAnalyzer):
     timeout: float = Field(default=30.0, gt=0)
     low_threshold: float = Field(default=0.3, ge=0, le=1)
     medium_threshold: float = Field(default=0.7, ge=0, le=1)
+    _destinations: Destinations | None = PrivateAttr(default=None)
 
     @model_serializer(mode="wrap")
     def _with_key_where_secrets_are_shown(
@@ -69,33 +72,70 @@ class GraySwanAnalyzer(SecurityAnalyzer):
             )
         return self
 
+    def confined(self, destinations: Destinations) -> Self:
+        made = self.model_copy()
+        made._destinations = destinations
+        return made
+
     def security_risk(self, action: ActionEvent) -> SecurityRisk:
+        if self._destinations is not None:
+            return asyncio.run(self.asecurity_risk(action))  # in a thread, as whatever may block
         return self._query((), action)
+
+    async def asecurity_risk(self, action: ActionEvent) -> SecurityRisk:
+        return await self.asecurity_risk_after((), action)
 
     async def asecurity_risk_after(self, history: EventHistory, action: ActionEvent) -> SecurityRisk:
         try:
             async with asyncio.timeout(self.timeout):
-                return await in_thread(lambda: self._query(history, action))
+                if self._destinations is None:
+                    return await in_thread(lambda: self._query(history, action))
+                return await self._query_confined(self._destinations, history, action)
         except TimeoutError:
             return self._unknown("it did not answer in time")
 
     def _query(self, history: EventHistory, action: ActionEvent) -> SecurityRisk:
+        try:
+            headers, body = self._question(history, action)
+            request = Request(self.api_url, body, headers)  # noqa: S310 - the validator takes http only
+            return self._risk_in(fetch(request, limit_seconds=self.timeout, limit_bytes=MAX_ANSWER_BYTES))
+        except Exception as error:  # noqa: BLE001 - whatever comes from outside, nothing is known then
+            return self._unknown(f"{type(error).__name__}: {error}")
+
+    async def _query_confined(
+        self, destinations: Destinations, history: EventHistory, action: ActionEvent
+    ) -> SecurityRisk:
+        client = DirectClient(destinations, self.timeout)
+        try:
+            headers, body = self._question(history, action)
+            headers["Accept-Encoding"] = "identity"
+            async with client.stream("POST", self.api_url, headers=headers, content=body) as answer:
+                if answer.status_code != 200:
+                    return self._unknown(f"HTTP status {answer.status_code}")
+                data = bytearray()
+                async for piece in answer.aiter_raw():
+                    data += piece
+                    if len(data) > MAX_ANSWER_BYTES:
+                        return self._unknown(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+            return self._risk_in(bytes(data))
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._unknown(f"{type(error).__name__}: {error}")
+        finally:
+            await client.aclose()
+
+    def _question(self, history: EventHistory, action: ActionEvent) -> tuple[dict[str, str], bytes]:
+        """The headers and the body of what it is asked; ValueError: there is no key."""
         key = self.api_key.get_secret_value() if self.api_key is not None else os.environ.get(KEY_VARIABLE, "")
         if not key:
-            return self._unknown(f"there is no key; give api_key, or set {KEY_VARIABLE}")
+            raise ValueError(f"there is no key; give api_key, or set {KEY_VARIABLE}")
         newest = history[-self.history_limit :] if self.history_limit else ()
         body: dict[str, Any] = {"messages": list(_messages([*newest, action]))}
         if self.policy_id is not None:
             body["policy_id"] = self.policy_id
-        headers = {"Content-Type": "application/json", "grayswan-api-key": key}
-        request = Request(self.api_url, json.dumps(body).encode(), headers)  # noqa: S310 - the validator takes http only
-        try:
-            answer = json.loads(fetch(request, limit_seconds=self.timeout, limit_bytes=MAX_ANSWER_BYTES))
-            return self._risk_in(answer)
-        except Exception as error:  # noqa: BLE001 - whatever comes from outside, nothing is known then
-            return self._unknown(f"{type(error).__name__}: {error}")
+        return {"Content-Type": "application/json", "grayswan-api-key": key}, json.dumps(body).encode()
 
-    def _risk_in(self, answer: Any) -> SecurityRisk:
+    def _risk_in(self, data: bytes) -> SecurityRisk:
+        answer = json.loads(data)
         score = float(answer["violation"])
         if not 0 <= score <= 1:
             raise ValueError(f"violation is {score}, not a number from 0 to 1")

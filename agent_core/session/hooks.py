@@ -126,7 +126,9 @@ async def make_hooks(
     shared: Shared, tools: Mapping[str, ToolDefinition], policy: Callable[[], ConfirmationPolicy]
 ) -> ConversationHooks:
     """The given hooks, then the project's or the user's; their models call nothing that `policy` would ask about."""
-    home = await asyncio.get_running_loop().run_in_executor(reading_files, home_hooks)
+    home = HookConfig()
+    if shared.settings.reads_home:
+        home = await asyncio.get_running_loop().run_in_executor(reading_files, home_hooks)
     stream, sandbox, context = shared.stream, shared.sandbox, shared.step.usage.context
     judge = ModelJudge(shared.agent.llm, tools, sandbox, context, stream.secrets, policy)
     hooks = ConversationHooks(shared.settings.hooks, sandbox, stream, home=home, judge=judge)

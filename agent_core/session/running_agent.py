@@ -118,7 +118,7 @@ async def make_running_agent(
         tools.replace(agent.tools_map)
 
     async def remarks(facts: Mapping[str, object]) -> str:
-        kinds = await describe_subagent_kinds(agent, settings.agent_definitions, facts)
+        kinds = await describe_subagent_kinds(agent, settings, facts)
         return "\n\n".join(filter(None, [settings.sandbox_remarks, kinds]))
 
     def check_money() -> None:

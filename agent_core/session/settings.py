@@ -309,6 +309,7 @@ class SessionSettings:
         git: the repository that its workspace begins with, and whose name stands on commits.
         log_all_events: whether the process's log is told each event at the level info, else at debug.
         agent_definitions: kinds of sub-agents beside those that this process knows, and before them.
+        reads_home: whether hooks and kinds of sub-agents in the home of this process's user count.
         settle_sandbox: called once the repository is there, and before anything else is at work in the sandbox; it may
             put another one with the same workspace in its place.
         confirm_subagents: decides about actions of sub-agents that wait for a user's word; None agrees where the policy
@@ -353,6 +354,7 @@ class SessionSettings:
     settle_sandbox: SettleSandbox | None = None
     log_all_events: bool = False
     agent_definitions: tuple[AgentDefinition, ...] = ()
+    reads_home: bool = True
     confirm_subagents: ConfirmSubagents | None = None
     user_id: str = ""
     tags: tuple[str, ...] = ()

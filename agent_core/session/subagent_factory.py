@@ -117,7 +117,7 @@ class SubagentFactory:
             own = self._shared.settings.agent_llms.get(name, caller.llm)
             agent = make_agent_of_class(name, own, order.label)
             if agent is not None:
-                return agent, None
+                return _with_identity_of(caller, agent), None
         kind = (await self._known()).find(name)
         if kind is None:  # it may have been written since
             self._catalog = None
@@ -125,7 +125,8 @@ class SubagentFactory:
         if kind is None or not is_kind_usable(kind):
             known = ", ".join(usable_kinds(await self._known()))
             raise SubAgentError(f"there is no kind of sub-agent called {name[:100]!r} here; there are: {known}")
-        return make_subagent(kind, caller, order.label, self._shared.settings.stored_models), kind
+        made = make_subagent(kind, caller, order.label, self._shared.settings.stored_models)
+        return _with_identity_of(caller, made), kind
 
     async def session(
         self, order: DelegatedTask, agent: AgentBase, kind: AgentKind | None, budget: SubAgentBudget
@@ -188,8 +189,7 @@ class SubagentFactory:
     async def _known(self) -> AgentCatalog:
         if self._catalog is None:
             reply = await self._shared.sandbox.request("workspace.facts", {}, limit_seconds=FACTS_SECONDS)
-            given = self._shared.settings.agent_definitions
-            self._catalog = AgentCatalog(await kinds_in_leaves(reply.result), given)
+            self._catalog = await known_kinds(self._shared.settings, reply.result)
         return self._catalog
 
 
@@ -208,20 +208,22 @@ async def end_tools_of_child(agent: AgentBase, caller: AgentBase) -> None:
                 await asyncio.get_running_loop().run_in_executor(_leaves, executor.close)
 
 
-async def kinds_in_leaves(facts: Mapping[str, Any]) -> list[AgentDefinition]:
-    """The kinds of sub-agents that are defined in files: of the workspace with these facts, then of the user."""
-    user = await asyncio.get_running_loop().run_in_executor(_leaves, load_user_agents)
-    return [*project_agents(facts), *user]
+async def known_kinds(settings: SessionSettings, facts: Mapping[str, Any]) -> AgentCatalog:
+    """The kinds of sub-agents: given, and in files of the workspace with these facts, then of the user's home."""
+    found = project_agents(facts)
+    if settings.reads_home:
+        found += await asyncio.get_running_loop().run_in_executor(_leaves, load_user_agents)
+    return AgentCatalog(found, settings.agent_definitions)
 
 
-async def describe_subagent_kinds(agent: AgentBase, given: Sequence[AgentDefinition], facts: Mapping[str, Any]) -> str:
-    """The description of the kinds that are `given`, or in files, for an agent that can have sub-agents.
+async def describe_subagent_kinds(agent: AgentBase, settings: SessionSettings, facts: Mapping[str, Any]) -> str:
+    """The description of the kinds that are given, or in files, for an agent that can have sub-agents.
 
     Its tools tell of the others.
     """
     if not any(canonical_name(tool.name) in DELEGATING for tool in agent.tools):
         return ""
-    kinds = AgentCatalog(await kinds_in_leaves(facts), given).kinds().values()
+    kinds = (await known_kinds(settings, facts)).kinds().values()
     lines = [f"- {kind.definition.summary}" for kind in kinds if kind.definition.level in ("plugin", "project", "user")]
     return "\n".join(["More kinds of sub-agents:", *lines]) if lines else ""
 
@@ -290,6 +292,14 @@ def make_agent_of_class(name: str, llm: LLM, label: str) -> AgentBase | None:
     llm.reset_metrics()
     agent = AgentBase.get_cls(name)(llm=llm, condenser=get_default_condenser(llm))
     return agent if has_usable_tools(agent.tools) else None
+
+
+def _with_identity_of(caller: AgentBase, agent: AgentBase) -> AgentBase:
+    """A fresh sub-agent; where the asking agent was told who it is, this one is told the same and no file of a home."""
+    given, own = caller.system_prompt_kwargs, agent.system_prompt_kwargs
+    if "identity" not in given or "identity" in own:
+        return agent
+    return agent.model_copy(update={"system_prompt_kwargs": {**own, "identity": given["identity"]}})
 
 
 def _llm(definition: AgentDefinition, inherited: LLM, models: StoredModels) -> LLM:

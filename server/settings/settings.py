@@ -162,8 +162,8 @@ class Settings(BaseModel):
     )
     webhook_hosts: Words = Field(
         (),
-        description="Hosts without a public address that webhooks may be sent to; `*` allows all. Where the server "
-        "listens on loopback, so may this machine.",
+        description="Hosts without a public address that webhooks may be sent to, and that a program's analyzer may "
+        "ask; `*` allows all. Where the server listens on loopback, so may this machine.",
     )
     mcp_oauth_hosts: Words = Field(
         (),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.client_tool import MAX_SECONDS, ClientTool
+from agent_core.agent.system_prompt import user_identity
 from agent_core.events.masking import EXPOSE_SECRETS
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.settings import SessionSettings
-from agent_core.skills.agent_catalog import registered_definitions
+from agent_core.skills.agent_catalog import INHERIT, AgentDefinition, load_user_agents, registered_definitions
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import canonical_name, registered_tools, resolve_tool
 from agent_core.tools.spec import Tool
+
+logger = logging.getLogger(__name__)
 
 _OURS: Final = "agent_core."
 _OF_THIS_PROCESS: Final = ("fallback_strategy", "retry_listener", "log_completions_callback", "record_to")
@@ -53,7 +57,14 @@ async def program_of(agent: AgentBase, settings: SessionSettings, state: Any) ->
     if context is not None:  # it has been completed here, with what this user's home has
         done = {"load_user_skills": False, "load_public_skills": False, "registered_marketplaces": [], "secrets": None}
         context = context.model_copy(update=done)
-    sent = agent.model_copy(update={"tools": [*specs, *settings.client_tools], "agent_context": context})
+    variables = {"identity": user_identity(), **agent.system_prompt_kwargs}
+    sent = agent.model_copy(
+        update={
+            "tools": [*specs, *settings.client_tools],
+            "agent_context": context,
+            "system_prompt_kwargs": variables,
+        }
+    )
     if _has_own_prompt(agent):
         default = type(agent).model_fields["system_prompt_filename"].default
         sent = sent.model_copy(update={"system_prompt": agent.static_system_message, "system_prompt_filename": default})
@@ -73,9 +84,20 @@ async def program_of(agent: AgentBase, settings: SessionSettings, state: Any) ->
         else settings.analyzer.model_dump(mode="json", context={EXPOSE_SECRETS: True}),
         "hook_config": settings.hooks.model_dump(mode="json"),
         "secrets": {name: {"value": value, "description": described[name]} for name, value in values.items()},
-        "agent_definitions": [one.model_dump(mode="json") for one in registered_definitions()],
+        "agent_definitions": [one.model_dump(mode="json") for one in _kinds(settings)],
     }
     return ProgramData(data, own)
+
+
+def _kinds(settings: SessionSettings) -> list[AgentDefinition]:
+    """The kinds of sub-agents that are all data, those in this user's home too; a stored model is left here."""
+    kinds = [*settings.agent_definitions, *registered_definitions()]
+    for one in load_user_agents():
+        if one.model == INHERIT and one.profile_store_dir is None:
+            kinds.append(one)
+        else:
+            logger.warning("the sub-agent %r is left out: a server has no stored model %r", one.name, one.model)
+    return kinds
 
 
 def _split_tools(agent: AgentBase, state: Any) -> tuple[list[Tool], dict[str, ToolDefinition]]:

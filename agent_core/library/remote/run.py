@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeVar, cast
 
@@ -50,7 +51,8 @@ from agent_core.session.factory import with_full_context
 from agent_core.session.settings import SessionSettings
 from agent_core.tools.definition import ToolDefinition
 from drydock_client import ClientError, ConflictError, DrydockClient, InvalidError, NotFoundError
-from drydock_client.programs import LogItem
+from drydock_client.live import FIRST_DELAY, MAX_DELAY
+from drydock_client.programs import PASSING, LogItem
 
 logger = logging.getLogger(__name__)
 
@@ -244,10 +246,10 @@ class RemoteRun(RunLoop):
         text = str(error) if error is not None else "the conversation has ended there"
         raise RemoteError(f"{self._workspace.url}: {text}") from error
 
-    async def _post(self, event: AnyEvent) -> int:
+    async def _post(self, event: AnyEvent, *, key: str | None = None) -> int:
         data = json.loads(to_payload(event))
         try:
-            return (await self._client.programs.add(self.conversation_id, data)).id
+            return (await self._client.programs.add(self.conversation_id, data, key=key)).id
         except InvalidError as error:
             if isinstance(event, Rewind):
                 raise NoSuchEventError(error.message) from error
@@ -514,6 +516,21 @@ class RemoteRun(RunLoop):
             content, failed = [TextContent(text=text)], True
         answer = ClientToolResult(cause=call_id, content=cast(Any, content), is_error=failed)
         try:
-            await self._post(answer)
+            await self._deliver(answer)
         except RemoteError as error:
             logger.warning("the answer of %s was not taken: %s", definition.name, error)
+
+    async def _deliver(self, answer: ClientToolResult) -> None:
+        """Have the server take the answer of a call, once, however often it is away while that is tried."""
+        key, delay = uuid.uuid4().hex, FIRST_DELAY
+        until = asyncio.get_running_loop().time() + self._workspace.reconnect_seconds
+        while True:
+            try:
+                await self._post(answer, key=key)
+            except RemoteError as error:
+                if not isinstance(error.__cause__, PASSING) or asyncio.get_running_loop().time() > until:
+                    raise
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, MAX_DELAY)
+            else:
+                return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.library.open_session import SandboxUse
@@ -16,6 +16,12 @@ from drydock_client.programs import ProgramsApi
 
 NO_TUNNELS = (
     "A server lends no connection to a port of its sandboxes; open the preview that its page shows under Ports."
+)
+MAX_SECONDS: Final = 3600.0
+"""As long as a server waits for one request to a sandbox."""
+TOO_LONG = (
+    f"A server waits {MAX_SECONDS / 60:g} minutes for one command at most, a little less than that by its own limit;"
+    " give a shorter one, or have the command run in the background (`nohup … > log 2>&1 &`) and look again."
 )
 
 
@@ -44,6 +50,8 @@ class RemoteSandbox:
         on_output: Callable[[str], None] | None = None,
         blob: bytes | None = None,
     ) -> SandboxReply:
+        if limit_seconds is not None and limit_seconds > MAX_SECONDS:
+            raise ToolError(TOO_LONG)
         reply = await self._call(
             self._api.ask_sandbox(self._id, op, args, key=key, limit_seconds=limit_seconds, blob=blob)
         )

@@ -31,7 +31,7 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
-from server.routes.conversations.new_conversation import ConversationReply, check_own_model, create_once, is_unguessable
+from server.routes.conversations.new_conversation import ConversationReply, check_program, create_once, is_unguessable
 from server.routes.query import PageId, RepositoryQuery
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
@@ -282,7 +282,7 @@ async def fork(
 ) -> dict[str, Any]:
     """Make a new conversation that begins as this one did up to an event; this one is left as it is."""
     body = body or ForkWish()
-    check_own_model(services, body.program)
+    await check_program(services, body.program)
     if body.conversation_id is not None and not is_unguessable(body.conversation_id):
         raise status_error(400, "conversation_id: must be a random UUID; leave it out, and the server says one")
     if body.llm_profile is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,7 +19,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response, StreamingResponse
 
-from agent_core.errors import NoSuchEventError, NotStuckError
+from agent_core.errors import DrydockError, NoSuchEventError, NotStuckError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import (
     ChangeAgentState,
@@ -40,11 +41,13 @@ from agent_core.security.confirmation import ConfirmationPolicy
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.dependencies import IdempotencyKey, IdentityDependency, OwnConversation, ServicesDependency
+from server.errors import INTERNAL, ConversationNotFoundError, SessionError, status_of
 from server.routes.query import EventId
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import make_router
 from server.session.web_session import ImagesRefusedError
 
+logger = logging.getLogger(__name__)
 router = make_router("/api/conversations/{conversation_id}/log")
 
 MAX_LIMIT: Final = 200
@@ -101,7 +104,8 @@ async def read_log(
 
 _STREAM: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "Server-sent events `event`, `text`, `text_discarded` and `client_call`, as long as one listens",
+        "description": "Server-sent events `event`, `text`, `text_discarded` and `client_call`, as long as one listens;"
+        " perhaps `resync` in the end, or `failed` with the `status` that a request would have and why in `detail`",
         "content": {"text/event-stream": {"schema": {"type": "object", "additionalProperties": {"type": "string"}}}},
     }
 }
@@ -124,8 +128,8 @@ async def _following(
     manager: ConversationManager, identity: Identity, conversation_id: str, after: int
 ) -> AsyncGenerator[bytes, None]:
     connection = f"program-{uuid.uuid4().hex}"
-    joined = await manager.join(conversation_id, connection, identity)
     try:
+        joined = await manager.join(conversation_id, connection, identity)
         stream = await joined.next_stream(None)
         while stream is not None:
             if after > stream.last_id:
@@ -137,6 +141,12 @@ async def _following(
                         yield shown
                     after = items.position
             stream = await joined.next_stream(stream)
+    except DrydockError as error:  # it cannot be loaded, or its log cannot be read; the answer has begun
+        logger.warning("the log of conversation %s is not followed any more: %s", conversation_id, error)
+        yield _frame("failed", {"status": _status_of(error), "detail": str(error)})
+    except Exception:
+        logger.exception("the log of conversation %s is not followed any more", conversation_id)
+        yield _frame("failed", {"status": 500, "detail": INTERNAL})
     finally:
         await manager.leave(connection)
 
@@ -157,7 +167,16 @@ def _shown(item: AnyEvent | Transient) -> bytes:
     return b""
 
 
-def _frame(name: Literal["text", "text_discarded", "client_call", "resync"], data: dict[str, Any]) -> bytes:
+def _status_of(error: DrydockError) -> int:
+    match error:
+        case ConversationNotFoundError():
+            return 404
+        case SessionError():
+            return 409  # no time mends it
+    return status_of(error)
+
+
+def _frame(name: Literal["text", "text_discarded", "client_call", "resync", "failed"], data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
 
 

@@ -30,7 +30,7 @@ from server.routes.replies import ErrorReply, errors, status_error
 from server.routes.route_classes import make_router
 from server.session.agents.agent_sessions import AGENT_OPTIONS, OWN_SERVERS, sealed_servers
 from server.session.agents.models import LLM_PROFILE, ConversationModels, lacks_key, problem_of
-from server.session.agents.programs import PROGRAM, ProgramSettings, sealed_program
+from server.session.agents.programs import PROGRAM, ProgramSettings, destination_problem, sealed_program
 from server.session.agents.web_search import SearchKeyRefusedError, SearchUnreachableError, search_key
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
 from server.session.sandbox_choice import (
@@ -72,11 +72,15 @@ def is_unguessable(conversation_id: str) -> bool:
         return False
 
 
-def check_own_model(services: Services, program: ProgramSettings | None) -> None:
-    """Refuse (403) a program, which brings its model and key, where users may bring none."""
-    if program is not None and not services.settings.allow_user_llm_profiles:
+async def check_program(services: Services, program: ProgramSettings | None) -> None:
+    """Refuse a program where users bring no models (403), or that asks a host which is not for it (422)."""
+    if program is None:
+        return
+    if not services.settings.allow_user_llm_profiles:
         text = "program.agent.llm: this server's users bring no models of their own (allow_user_llm_profiles)"
         raise status_error(403, text)
+    if (problem := await destination_problem(program, services.settings)) is not None:
+        raise status_error(422, f"program.{problem}")
 
 
 class ConversationReply(BaseModel):
@@ -266,7 +270,7 @@ async def begin_conversation(
     `DrydockError` where it could not be started; nothing is left of it then.
     """
     request = request.with_card()
-    check_own_model(services, request.program)
+    await check_program(services, request.program)
     _refuse_what_contradicts(request)
     first = await _first_events(request, services.settings.max_message_bytes)
     attempt = attempt or Attempt(uuid.uuid4().hex, is_repeated=False)

@@ -15,7 +15,7 @@ from server.conversation_manager.forks import sandbox_of
 from server.dependencies import OwnConversation, ServicesDependency, conversation_not_found
 from server.errors import AgentAtWorkError, ReplyError, SessionError
 from server.routes.conversations.events import Done
-from server.routes.conversations.new_conversation import check_own_model
+from server.routes.conversations.new_conversation import check_program
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import CLIENT_GONE, make_router, while_connected
 from server.session.agents.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
@@ -100,7 +100,7 @@ async def replace_program(
 
     An agent may be replaced by one of its class that has its tools, and perhaps others.
     """
-    check_own_model(services, body)
+    await check_program(services, body)
     box = services.database.secrets
     try:
         before = opened_program(box, record)

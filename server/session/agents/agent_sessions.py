@@ -413,8 +413,7 @@ class AgentSessions:
         settings = replace(settings, agent_class=begun or settings.agent_class)
         if (program := opened_program(self._database.secrets, record)) is not None:
             self._hide(program.hidden)
-            starts = self._settings.mcp_programs != "never"
-            settings = run_by_program(settings, program, record, servers.rules, starts_programs=starts)
+            settings = run_by_program(settings, program, record, servers.rules, self._settings)
         else:  # a program brings what its agent is to have
             settings = (await self._plugins.of_conversation(record.user_id)).added_to(settings)
         if settings.llm.model != record.llm_model:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Any, Final, Self
 
@@ -13,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    TypeAdapter,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -20,10 +22,14 @@ from pydantic import (
 
 from agent_core.agent.base import AgentBase, llms_in
 from agent_core.controller.stuck import StuckDetectionThresholds
+from agent_core.destinations import DestinationError, Destinations, is_loopback
 from agent_core.events.llm_events import SystemPromptEvent
-from agent_core.events.masking import EXPOSE_SECRETS
+from agent_core.events.masking import EXPOSE_SECRETS, SENSITIVE_NAME, SecretMasker
+from agent_core.events.schema import problems_in
+from agent_core.llm.config import LLMConfig
 from agent_core.llm.llm import LLM
-from agent_core.mcp.servers import McpRules
+from agent_core.mcp.config import McpServer, McpServerMap
+from agent_core.mcp.servers import McpRules, servers_of
 from agent_core.memory.condenser import Condenser
 from agent_core.runtime.sandbox import WORKSPACE
 from agent_core.security.analyzer import EnsembleSecurityAnalyzer, SecurityAnalyzer
@@ -34,19 +40,23 @@ from agent_core.security.secrets import StaticSecret
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
-from agent_core.tools.spec import ToolMakerState, WorkspacePlace
+from agent_core.skills.skill import Skill
+from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from agent_core.version import VERSION
 from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.repositories.conversations import ConversationRecord
 from server.errors import SessionError
 from server.session.agents.models import address_problem
 from server.settings.llm_profiles import users_problem
+from server.settings.settings import Settings
 
 PROGRAM: Final = "program"
 """Key among a conversation's options: what a program gave it, encrypted."""
 
 MAX_SECRETS: Final = 200
 MAX_DEFINITIONS: Final = 100
+SHOWN_PROBLEMS: Final = 3
+_SERVERS: Final[TypeAdapter[dict[str, McpServer]]] = TypeAdapter(McpServerMap)
 
 _AGENT: Final = {
     "type": "object",
@@ -111,13 +121,14 @@ class ProgramSettings(BaseModel):
 
         Raises `ToolNotFoundError`, `ValueError` or `TypeError` for tools that cannot be made.
         """
-        agent: AgentBase = self.agent.model_copy()
+        variables = {"identity": "", **self.agent.system_prompt_kwargs}  # else it is that of this host's user
+        agent: AgentBase = self.agent.model_copy(update={"system_prompt_kwargs": variables})
         try:
             agent.initialize(ToolMakerState(conversation_id, WorkspacePlace(working_dir), NoModels()))
         except KeyError as error:
             raise ValueError(f"agent.tools: {error.args[0]}") from None
         except (TypeError, ValueError) as error:
-            raise ValueError(f"agent.tools: {error}") from None
+            raise ValueError(f"agent.tools: {_words(error)}") from None
         return agent
 
     def opening_prompt(self, conversation_id: str) -> SystemPromptEvent:
@@ -125,15 +136,15 @@ class ProgramSettings(BaseModel):
         agent = self.made_agent(conversation_id, WORKSPACE)
         secrets = {name: one.description for name, one in self.secrets.items()}
         schemas = [agent.shown_tool(tool) for tool in agent.tools_map.values()]
-        return agent.system_prompt_event(schemas, version=VERSION, secrets=secrets)
+        prompt = agent.system_prompt_event(schemas, version=VERSION, secrets=secrets)
+        masked = SecretMasker(self.hidden).data(prompt.model_dump(mode="json", exclude={"id", "kind", "source"}))
+        return SystemPromptEvent.model_validate({**masked, "source": prompt.source})
 
     @property
     def hidden(self) -> list[str]:
         """Every secret in it."""
-        models = [*self.agent.get_all_llms(), *llms_in(self.analyzer)]
-        keys = [secret for llm in models for secret in llm.secrets]
-        servers = [value for server in self.agent.mcp_config.values() for value in server.secrets]
-        return [*keys, *servers, *(one.value.get_secret_value() for one in self.secrets.values())]
+        parts = [self.agent, self.analyzer, self.secrets, *self.agent_definitions]
+        return list(dict.fromkeys(_secrets_in(parts)))
 
     def as_data(self) -> dict[str, Any]:
         """It as JSON with its secrets, from which the same is made again."""
@@ -143,6 +154,40 @@ class ProgramSettings(BaseModel):
             for name, one in self.secrets.items()
         }
         return data
+
+
+def _secrets_in(value: Any) -> Iterator[str]:
+    """The secrets in fields, dictionaries and lists: keys, and what models, servers and tools say is secret."""
+    waiting: list[Any] = [value]
+    while waiting:
+        found = waiting.pop()
+        match found:
+            case SecretStr():
+                yield found.get_secret_value()
+            case LLMConfig() | McpServer():
+                yield from found.secrets
+            case Tool():
+                texts = ((name, text) for name, text in found.params.items() if isinstance(text, str))
+                yield from (text for name, text in texts if SENSITIVE_NAME.search(name))
+            case Skill():
+                with suppress(ValueError):  # it brings none then, which the conversation tells
+                    waiting += servers_of(found).values()
+            case AgentDefinition():
+                waiting += _SERVERS.validate_python(found.mcp_config).values()
+                waiting.append(_own_condenser(found))
+        if isinstance(found, BaseModel):
+            waiting += [getattr(found, name) for name in type(found).model_fields]
+        elif isinstance(found, dict | list | tuple | set | frozenset):
+            waiting += found.values() if isinstance(found, dict) else found
+
+
+def _own_condenser(definition: AgentDefinition) -> Condenser | None:
+    return Condenser.revive(definition.condenser) if isinstance(definition.condenser, dict) else None
+
+
+def _words(error: Exception) -> str:
+    """What is wrong, without the value, which may hold a secret."""
+    return problems_in(error, SHOWN_PROBLEMS) if isinstance(error, ValidationError) else str(error)
 
 
 def _problems(program: ProgramSettings) -> Iterator[str]:
@@ -169,30 +214,51 @@ def _problems(program: ProgramSettings) -> Iterator[str]:
     for number, definition in enumerate(program.agent_definitions):
         if definition.model != INHERIT or definition.profile_store_dir is not None:
             yield f"agent_definitions.{number}.model: stored profiles are files of this server; leave it at {INHERIT!r}"
-        if isinstance(definition.condenser, dict):
-            place = f"agent_definitions.{number}.condenser"
-            try:
-                for llm in llms_in(Condenser.revive(definition.condenser)):
-                    yield from _problems_of_model(llm, f"{place}.llm")
-            except ValueError as error:
-                yield f"{place}: {error}"
+        field = "condenser"
+        try:
+            for llm in llms_in(_own_condenser(definition)):
+                yield from _problems_of_model(llm, f"agent_definitions.{number}.condenser.llm")
+            field = "mcp_config"
+            _SERVERS.validate_python(definition.mcp_config)
+        except ValueError as error:
+            yield f"agent_definitions.{number}.{field}: {_words(error)}"
     if program.security_analyzer is not None:
         try:
             yield from _problems_of_analyzer(program.analyzer)
         except ValueError as error:
-            yield f"security_analyzer: {error}"
+            yield f"security_analyzer: {_words(error)}"
 
 
 def _problems_of_analyzer(analyzer: SecurityAnalyzer | None) -> Iterator[str]:
-    match analyzer:
-        case GraySwanAnalyzer(api_key=None, api_url=url) if url != MONITOR:
+    for monitor in _monitors(analyzer):
+        if monitor.api_key is None and monitor.api_url != MONITOR:
             yield "security_analyzer.api_key: give one with api_url; this server's own goes to no other address"
-        case EnsembleSecurityAnalyzer():
-            for one in analyzer.analyzers:
-                yield from _problems_of_analyzer(one)
-            return
     for llm in llms_in(analyzer):
         yield from _problems_of_model(llm, "security_analyzer.llm")
+
+
+def _monitors(analyzer: SecurityAnalyzer | None) -> Iterator[GraySwanAnalyzer]:
+    if isinstance(analyzer, GraySwanAnalyzer):
+        yield analyzer
+    for one in analyzer.analyzers if isinstance(analyzer, EnsembleSecurityAnalyzer) else ():
+        yield from _monitors(one)
+
+
+def destinations_of(settings: Settings) -> Destinations:
+    """Where a program's analyzer may send the log: where a user's webhooks may."""
+    return Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
+
+
+async def destination_problem(program: ProgramSettings, settings: Settings) -> str | None:
+    """Why a part of the program may not ask where it wants to; None where it may, or the host is not known now."""
+    destinations = destinations_of(settings)
+    for monitor in _monitors(program.analyzer):
+        try:
+            await destinations.find(monitor.api_url)
+        except DestinationError as error:
+            if error.not_public:
+                return f"security_analyzer.api_url: {error}; only the server's operator can allow it (webhook_hosts)"
+    return None
 
 
 def _problems_of_model(llm: LLM, place: str) -> Iterator[str]:
@@ -245,20 +311,27 @@ def run_by_program(
     program: ProgramSettings,
     record: ConversationRecord,
     rules: McpRules,
-    *,
-    starts_programs: bool,
+    server: Settings,
 ) -> SessionSettings:
     """The session's settings with the program's choices in place of the user's and the server's.
 
-    Unless the server `starts_programs` for its users, MCP servers that are programs are refused.
+    Unless the server starts programs for its users, MCP servers that are programs are refused. `SessionError`: its
+    users bring no models any more.
     """
-    if not starts_programs:
+    if not server.allow_user_llm_profiles:
+        raise SessionError(
+            "its model was brought by a program, and this server's users bring none (allow_user_llm_profiles)"
+        )
+    if server.mcp_programs == "never":
         named = [*program.agent.mcp_config, *(name for one in program.agent_definitions for name in one.mcp_config)]
         rules = replace(rules, refused_programs=frozenset(named))
-    agent = program.made_agent(record.id, WORKSPACE)
+    agent, analyzer = program.made_agent(record.id, WORKSPACE), program.analyzer
     return replace(
         settings,
         agent=agent,
+        agent_context=None,
+        skill_problems=(),
+        reads_home=False,
         llm=agent.llm,
         agent_class=agent.name,
         condenser=None,
@@ -266,7 +339,7 @@ def run_by_program(
         max_budget=program.max_budget_per_run,
         limits_per_run=True,
         policy=NeverConfirm(),
-        analyzer=program.analyzer,
+        analyzer=analyzer.confined(destinations_of(server)) if analyzer is not None else None,
         stuck_detection=program.stuck_detection,
         stuck_thresholds=program.stuck_detection_thresholds,
         hooks=program.hook_config,

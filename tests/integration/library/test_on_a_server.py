@@ -19,12 +19,16 @@ from agent_core import (
     RemoteError,
     RemoteWorkspace,
     Tool,
+    ToolError,
+    register_tool,
 )
 from agent_core.testing.model_turns import call, finish
+from agent_core.tools import registry
 from drydock_client import NotFoundError, SyncDrydockClient, UnreachableError
 from drydock_client.programs import LogPage, ProgramsApi
 from drydock_client.results import Sent
 from tests.integration.library.conftest import RunningServer, StartModel, model
+from tests.integration.library.test_places import CountTool
 
 pytestmark = pytest.mark.bubblewrap
 
@@ -51,6 +55,38 @@ def test_a_conversation_goes_on_in_another_program(start_model: StartModel, runn
         second.send_message("Second.")
         second.run()
         assert min(event.id for event in told) >= len(log), "what was there before is no news"
+
+
+def test_the_answer_of_a_program_s_own_tool_is_sent_until_the_server_has_it_and_counts_once(
+    start_model: StartModel, running_server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_registered", dict(registry.registered_tools()))
+    register_tool("CountTool", CountTool)
+    add, keys = ProgramsApi.add, []
+
+    async def losing(api: ProgramsApi, conversation_id: str, event: Any, *, key: str | None = None) -> Sent:
+        """The first answer does not arrive, of the second nobody hears that it did."""
+        if event["kind"] != "ClientToolResult":
+            return await add(api, conversation_id, event, key=key)
+        keys.append(key)
+        if len(keys) > 1:
+            sent = await add(api, conversation_id, event, key=key)
+        if len(keys) < 3:
+            raise UnreachableError("the connection broke")
+        return sent
+
+    monkeypatch.setattr(ProgramsApi, "add", losing)
+    server = start_model([call("count", {"letter": "aaa"}), finish("Three.")])
+    agent = Agent(llm=model(server), tools=[Tool(name="CountTool")])
+    with Conversation(agent, running_server.workspace, visualizer=None) as conversation:
+        conversation.send_message("Count.")
+        conversation.run()
+        assert status(conversation) == "finished"
+        calls = [event for event in conversation.state.events if getattr(event, "tool_name", "") == "count"]
+        assert [event.kind for event in calls] == ["ActionEvent", "ObservationEvent"]
+        with pytest.raises(ToolError, match="in the background"):
+            conversation.execute_command("true", limit_seconds=3600)
+    assert len(set(keys)) == 1
 
 
 def test_a_log_whose_first_reading_broke_off_is_read_on(

@@ -93,7 +93,7 @@ async def test_a_server_that_wants_a_sign_in_is_used_as_soon_as_its_user_has_sig
         assert (await said(servers, "whoami")).startswith("[Tool 'whoami' executed.] whoami with ")
 
 
-async def test_the_sign_in_is_asked_for_as_the_protocolsays(sign_ins: SignIns) -> None:
+async def test_the_sign_in_is_asked_for_as_the_protocol_says(sign_ins: SignIns) -> None:
     async with guarded_tools() as tools:
         opened = await signed_in(sign_ins, tools)
         assert opened["resource"] == [tools.url]

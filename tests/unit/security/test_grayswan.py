@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from agent_core.destinations import Destinations
 from agent_core.events.control import RecallObservation
 from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent
@@ -96,6 +98,40 @@ async def test_the_monitors_score_is_the_risk_and_what_cannot_be_read_is_unknown
     assert len(Monitor.asked) == 1, "the key goes nowhere else"
     assert "swordfish" not in caplog.text
     assert ("127.0.0.1 does not say" in caplog.text) == (risk == "UNKNOWN")
+
+
+@pytest.mark.parametrize(
+    ("answer", "risk"),
+    [
+        ({"violation": 0.5}, "MEDIUM"),
+        ({"violation": 0.0, "ipi": True}, "HIGH"),
+        ([], "UNKNOWN"),
+        ("garbage", "UNKNOWN"),
+        ("broken", "UNKNOWN"),
+        ("moved", "UNKNOWN"),
+    ],
+)
+async def test_where_it_is_confined_it_asks_as_ever_where_it_may(monitor: str, answer: Any, risk: str) -> None:
+    Monitor.answer = answer
+    here = Destinations(loopback=True)
+    assert await analyzer(monitor).confined(here).aanalyze_pending_actions([ACTION]) == [(ACTION, risk)]
+    assert [one["key"] for one in Monitor.asked] == ["swordfish"], "a redirect is not followed"
+
+
+async def test_where_it_is_confined_it_asks_nobody_else_alone_or_among_others(
+    monitor: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Monitor.answer = {"violation": 0.0}
+    ensemble = EnsembleSecurityAnalyzer(
+        analyzers=(analyzer(monitor), EnsembleSecurityAnalyzer(analyzers=(analyzer(monitor),)))
+    )
+    for one in (analyzer(monitor), ensemble):
+        assert await one.confined(Destinations()).aanalyze_pending_actions([ACTION]) == [(ACTION, "UNKNOWN")]
+        found = await asyncio.to_thread(one.confined(Destinations()).analyze_pending_actions, [ACTION])
+        assert found == [(ACTION, "UNKNOWN")]
+    assert Monitor.asked == []
+    assert "which is no public address" in caplog.text
+    assert "swordfish" not in caplog.text
 
 
 async def test_the_newest_events_and_the_action_are_sent_with_the_key(monitor: str) -> None:
