@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -125,18 +125,25 @@ def _told_of_data(hooks: dict[str, Any] | None, target: str) -> dict[str, Any] |
         return hooks  # whoever asks for such a sub-agent is told
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedFolder:
-    """Files that a sandbox is given at each start, in the folder `path`; `executables` names some of them."""
+class PlacedFiles(NamedTuple):
+    """Files by their paths in a folder, and which of them are programs."""
 
-    path: str
     files: Mapping[str, bytes]
     executables: frozenset[str] = frozenset()
 
+
+@dataclass(frozen=True, slots=True)
+class PlacedFolder:
+    """Files that a sandbox is given whenever it has started, in the folder `path`; `read` may raise `ToolError`."""
+
+    path: str
+    read: Callable[[], Awaitable[PlacedFiles]]
+
     async def place(self, sandbox: SandboxAccess) -> None:
         """Write them, over what is there; raises `SandboxError` or `ToolError`."""
-        for name, data in self.files.items():
-            mode = 0o755 if name in self.executables else 0o644
+        files, executables = await self.read()
+        for name, data in files.items():
+            mode = 0o755 if name in executables else 0o644
             await sandbox.request(
                 "file.write", {"path": f"{self.path}/{name}", "mode": mode}, blob=data, limit_seconds=PLACING_SECONDS
             )

@@ -257,6 +257,7 @@ class SettingsChange(BaseModel):
     load_public_skills: bool | None = None
     load_org_skills: bool | None = None
     load_project_skills: bool | None = None
+    disabled_plugins: Annotated[list[SkillName], Field(max_length=MAX_DISABLED_SKILLS)] | None = None
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
 

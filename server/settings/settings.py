@@ -284,6 +284,9 @@ class Settings(BaseModel):
     user_plugins: bool = Field(
         True, description="Whether users may install plugins from git addresses, and have those that they installed."
     )
+    required_plugins: bool = Field(
+        False, description="Whether users may not switch off the plugins of the setting `plugins`."
+    )
     enable_browsing: Literal["auto", "always", "never"] = Field(
         "auto",
         description="Whether agents get a browser. `auto`: where their sandbox may have one, which is where its image "

@@ -26,6 +26,7 @@ MCP = "contract/rest/test_mcp.py"
 MANAGER = "unit/server/test_manager.py"
 ASKING = "contract/rest/test_asking_before_acting.py"
 CONTEXT = "contract/rest/test_agent_context.py"
+PLUGINS = "contract/rest/test_plugins.py"
 PROFILES = "contract/rest/test_llm_profiles.py"
 MIDWAY = "contract/rest/test_settings_midway.py"
 CHOICE = "contract/rest/test_sandbox_choice.py"
@@ -84,6 +85,7 @@ OF_THE_SERVER: dict[str, str] = {
     "load_project_skills": f"{CONTEXT}::"
     "test_skills_of_the_workspace_are_left_out_where_the_server_or_its_user_wants_that",
     "plugins": "contract/rest/test_plugins.py::test_the_operators_plugins_are_everybodys_at_the_commit_that_is_set",
+    "required_plugins": f"{PLUGINS}::test_a_user_switches_an_operators_plugin_off_unless_it_is_required",
     "user_plugins": "contract/rest/test_plugins.py::"
     "test_where_users_may_have_no_plugins_none_is_installed_and_none_is_used",
     "plugin_hosts": f"{HERE}::test_plugins_come_from_the_plugin_hosts_and_from_no_other_that_is_not_public",
@@ -223,6 +225,7 @@ OF_USERS: dict[str, str] = {
     "load_project_skills": f"{CONTEXT}::"
     "test_skills_of_the_workspace_are_left_out_where_the_server_or_its_user_wants_that",
     "disabled_skills": f"{CONTEXT}::test_of_skills_that_the_server_or_the_user_has_disabled_no_agent_is_told",
+    "disabled_plugins": f"{PLUGINS}::test_a_user_switches_an_operators_plugin_off_unless_it_is_required",
 }
 
 

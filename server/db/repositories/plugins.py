@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, delete, false, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import DrydockError
@@ -39,7 +40,7 @@ class StoredPlugin:
         ref: the branch, tag or commit that was asked for; empty: the repository's choice. An update asks for it again.
         path: the plugin's folder in the repository; empty: the whole of it.
         commit: the full hash.
-        archive: its files, as a compressed tar file.
+        archive: its files, as a compressed tar file; empty where they were not read (`PluginRepository.archive`).
     """
 
     owner: str
@@ -50,20 +51,30 @@ class StoredPlugin:
     commit: str
     enabled: bool = True
     installed_at: datetime = field(default_factory=utc_now)
-    archive: bytes = field(repr=False)
+    archive: bytes = field(default=b"", repr=False)
+
+
+_FACTS: Final = [column for column in table.c if column.name != "archive"]
 
 
 class PluginRepository(TableRepository):
     """Keeps `StoredPlugin`s."""
 
     async def all(self, owner: str) -> list[StoredPlugin]:
-        """The owner's plugins, by name."""
-        rows = await self._engines.select(select(table).where(table.c.owner == owner).order_by(table.c.name))
-        return [_plugin(row) for row in rows]
+        """The owner's plugins, by name, without their archives."""
+        statement = select(*_FACTS).where(table.c.owner == owner).order_by(table.c.name)
+        return [_plugin(row) for row in await self._engines.select(statement)]
 
     async def get(self, owner: str, name: str) -> StoredPlugin | None:
-        rows = await self._engines.select(select(table).where(_is(owner, name)))
+        """One of them, without its archive."""
+        rows = await self._engines.select(select(*_FACTS).where(_is(owner, name)))
         return _plugin(rows[0]) if rows else None
+
+    async def archive(self, owner: str, name: str, commit: str) -> bytes | None:
+        """The plugin's files at this commit; None: that is not there any more."""
+        statement = select(table.c.archive).where(_is(owner, name) & (table.c.commit == commit))
+        rows = await self._engines.select(statement)
+        return rows[0].archive if rows else None
 
     async def add(self, plugin: StoredPlugin) -> None:
         """Keep it durably; `PluginTakenError`: its owner has one of this name, or `MAX_PLUGINS`."""
@@ -90,6 +101,11 @@ class PluginRepository(TableRepository):
 
     async def delete(self, owner: str, name: str) -> bool:
         return await self._writer.execute(delete(table).where(_is(owner, name))) > 0
+
+    async def keep_only(self, owner: str, plugins: Collection[StoredPlugin]) -> None:
+        """Forget the owner's plugins but for these, at their commits."""
+        kept = or_(false(), *(_is(owner, one.name) & (table.c.commit == one.commit) for one in plugins))
+        await self._writer.execute(delete(table).where((table.c.owner == owner) & ~kept))
 
 
 def _plugin(row: Row[Any]) -> StoredPlugin:

@@ -81,6 +81,7 @@ class StoredSettings(BaseModel):
     load_public_skills: bool | None = None
     load_org_skills: bool | None = None
     load_project_skills: bool | None = None
+    disabled_plugins: list[str] | None = None
 
 
 class SettingsStore(Protocol):

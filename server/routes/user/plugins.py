@@ -10,6 +10,7 @@ from fastapi import Path
 from pydantic import BaseModel, Field
 
 from server.db.repositories.plugins import SERVER, PluginTakenError
+from server.db.repositories.user_settings import StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError
 from server.routes.query import LINKED, PagingDependency
@@ -36,7 +37,9 @@ class PluginEntry(BaseModel):
     path: str = Field(description="The plugin's folder in the repository; empty: the whole of it.")
     commit: str = Field(description="The full hash of what is installed.")
     enabled: bool
-    for_all: bool = Field(description="Whether the operator has installed it for all users; then it cannot be changed.")
+    for_all: bool = Field(
+        description="Whether the operator has installed it for all users, who can switch it off alone."
+    )
     installed_at: str = Field(description="UTC, ISO 8601 with microseconds and `Z`.")
     skills: list[str] = Field(description="Names; those of commands as they are called, such as `tools:review`.")
     agents: list[str]
@@ -84,7 +87,9 @@ async def list_plugins(
     services: ServicesDependency, identity: IdentityDependency, paging: PagingDependency
 ) -> dict[str, Any]:
     """The installed plugins; an addition to the protocol, like all routes of plugins."""
-    found = [_public(one) for one in await services.plugins.all(identity.user_id)]
+    user = await services.database.settings.get(identity.user_id)
+    disabled = (user.disabled_plugins if user is not None else None) or ()
+    found = [_public(one) for one in await services.plugins.all(identity.user_id, disabled)]
     place = sorted(found, key=_place)
     return {"plugins": paging.linked(place, _place, int, str)}
 
@@ -123,13 +128,24 @@ async def update_plugin(
     return {"old_commit": done.old_commit, "new_commit": plugin["commit"], "plugin": plugin}
 
 
-@router.patch("/plugins/{plugin_name}", response_model=Confirmation, responses=errors(404))
+@router.patch("/plugins/{plugin_name}", response_model=Confirmation, responses=errors(403, 404))
 async def switch_plugin(
     plugin_name: PluginName, body: PluginSwitch, services: ServicesDependency, identity: IdentityDependency
 ) -> dict[str, str]:
-    """Use it, or not, from the next start of each conversation on."""
+    """Use it, or not, from the next start of each conversation on; also one of the operator's, for this user."""
     if not await services.plugins.enable(identity.user_id, plugin_name, enabled=body.enabled):
-        raise _not_found(plugin_name)
+        if not await services.plugins.is_of_server(plugin_name):
+            raise _not_found(plugin_name)
+        if services.settings.required_plugins and not body.enabled:
+            raise ReplyError(403, {"error": "the operator has users keep this plugin (setting required_plugins)"})
+
+        def switched(stored: StoredSettings | None) -> StoredSettings:
+            settings = stored or StoredSettings()
+            others = [name for name in settings.disabled_plugins or [] if name != plugin_name]
+            off = others if body.enabled else [*others, plugin_name]
+            return settings.model_copy(update={"disabled_plugins": off})
+
+        await services.database.settings.change(switched, identity.user_id, sets={"disabled_plugins"})
     return {"message": f"The plugin is {'enabled' if body.enabled else 'disabled'}"}
 
 

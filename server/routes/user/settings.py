@@ -77,6 +77,7 @@ class PublicSettings(BaseModel):
     load_public_skills: bool | None
     load_org_skills: bool | None
     load_project_skills: bool | None
+    disabled_plugins: list[str] | None = Field(description="Of those that the operator installed; an addition.")
     runtime_extra_deps: str | None = Field(description="An addition to the protocol, like the one that follows.")
     runtime_startup_env_vars: dict[str, str] | None = Field(
         description="An addition to the protocol; what looks like a secret is hidden."

@@ -415,7 +415,8 @@ class AgentSessions:
             self._hide(program.hidden)
             settings = run_by_program(settings, program, record, servers.rules, self._settings)
         else:  # a program brings what its agent is to have
-            settings = (await self._plugins.of_conversation(record.user_id)).added_to(settings)
+            disabled = (user.disabled_plugins if user is not None else None) or ()
+            settings = (await self._plugins.of_conversation(record.user_id, disabled)).added_to(settings)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
         variables = sandbox_environment(user, self._settings)

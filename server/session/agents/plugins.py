@@ -9,25 +9,27 @@ import tarfile
 import tempfile
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 from agent_core.destinations import Destinations
-from agent_core.errors import DrydockError, SkillValidationError
+from agent_core.errors import DrydockError, SkillValidationError, ToolError
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import servers_of
 from agent_core.security.hooks import HookConfig
-from agent_core.session.plugins import PlacedFolder, PluginParts
+from agent_core.session.plugins import PlacedFiles, PlacedFolder, PluginParts
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
 from server.db.database import Database
+from server.db.errors import DatabaseError
 from server.db.repositories.plugins import SERVER, PluginRepository, StoredPlugin, owner_of
 from server.db.repositories.user_settings import StoredSettings
 from server.git_providers.kinds import Credentials, base_url, credentials, known_tokens
@@ -38,7 +40,13 @@ from server.settings.settings import Settings
 FOLDER: Final = "/tmp/drydock-plugins"  # noqa: S108 - in sandboxes, which are each conversation's own
 AT_ONCE: Final = 2
 RETRY_SECONDS: Final = 300.0
-"""After which an operator's plugin that could not be fetched is asked for again: conversations wait for it."""
+"""After which an operator's plugin that could not be fetched is asked for again; no conversation waits for that."""
+PATIENCE_SECONDS: Final = 10.0
+"""For which conversations wait for operator's plugins that were never asked for."""
+WAIT_SECONDS: Final = 30.0
+"""For which an installation waits for others."""
+KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Of plugins that were read, so that they need not be read again."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plugins")
@@ -109,22 +117,24 @@ class Plugins:
         self._fetching = asyncio.Semaphore(AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._failures: dict[PluginSource, _Failure] = {}
-        self._starting: asyncio.Task[object] | None = None
+        self._installing: asyncio.Task[None] | None = None
+        self._read_before: OrderedDict[tuple[str, str, str], tuple[InstalledPlugin, int]] = OrderedDict()
 
     def start(self) -> None:
         if self._settings.plugins:
-            self._starting = asyncio.create_task(self._of_server(), name="plugins")
+            self._begin_installing()
 
     async def close(self) -> None:
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.wait([self._starting])
+        if self._installing is not None:
+            self._installing.cancel()
+            await asyncio.wait([self._installing])
 
     # --- what users ask for ---
 
-    async def all(self, user_id: str) -> list[InstalledPlugin]:
-        """The user's, by name, and those of the whole server before them."""
-        server, _ = await self._known_of_server()
+    async def all(self, user_id: str, disabled: Collection[str] = ()) -> list[InstalledPlugin]:
+        """The user's, by name, and those of the whole server before them, less those that the user has `disabled`."""
+        known, _ = await self._known_of_server()
+        server = [replace(one, enabled=not self._is_off(one.name, disabled)) for one in known]
         return [await self._read(one) for one in (*server, *await self._stored.all(owner_of(user_id)))]
 
     async def get(self, user_id: str, name: str) -> InstalledPlugin | None:
@@ -137,7 +147,7 @@ class Plugins:
         Raises `PluginError`, `PluginTakenError`, or `DatabaseError`; nothing is kept then.
         """
         owner = owner_of(user_id)
-        async with self._lock(owner):
+        async with _turn(self._lock(owner)):
             made = await self._made(owner, source, user)
             before = await self._stored.get(owner, made.stored.name)
             same = before is not None and (before.source, before.path) == (source.url, source.path)
@@ -154,7 +164,7 @@ class Plugins:
         Raises as `install`; then it stays as it was.
         """
         owner = owner_of(user_id)
-        async with self._lock(owner):
+        async with _turn(self._lock(owner)):
             before = await self._stored.get(owner, name)
             if before is None:
                 return None
@@ -175,9 +185,10 @@ class Plugins:
 
     # --- what conversations get ---
 
-    async def of_conversation(self, user_id: str) -> PluginsOfConversation:
-        """What the plugins of the server bring, and those of this user that are enabled."""
+    async def of_conversation(self, user_id: str, disabled: Collection[str] = ()) -> PluginsOfConversation:
+        """What the plugins of the server bring that the user has not `disabled`, and those of this user's own."""
         server, problems = await self._of_server()
+        server = [one for one in server if not self._is_off(one.name, disabled)]
         stored = [*server, *(await self._stored.all(owner_of(user_id)) if self._settings.user_plugins else [])]
         names: set[str] = set()
         found: list[InstalledPlugin] = []
@@ -187,31 +198,60 @@ class Plugins:
                 found.append(await self._read(one))
         return _together(found, problems, self._settings.mcp_programs)
 
+    async def is_of_server(self, name: str) -> bool:
+        """Whether the operator has installed a plugin of this name for all."""
+        return any(one.name == name for one in (await self._known_of_server())[0])
+
+    def _is_off(self, name: str, disabled: Collection[str]) -> bool:
+        return name in disabled and not self._settings.required_plugins
+
     async def _of_server(self) -> tuple[list[StoredPlugin], list[SkillValidationError]]:
-        """The operator's plugins, after installing those that are missing; and why others could not be."""
+        """The operator's plugins that are there, and why others are not; waits only for what was never asked for."""
         if not self._settings.plugins:
             return [], []
-        problems: list[SkillValidationError] = []
-        async with self._lock(SERVER):
+        known, missing = await self._known_of_server()
+        if any(self._is_due(source) for source in missing):
+            installing = self._begin_installing()
+            if any(source not in self._failures for source in missing):
+                await asyncio.wait([installing], timeout=PATIENCE_SECONDS)
+                known, missing = await self._known_of_server()
+        return known, [self._problem(source) for source in missing]
+
+    def _is_due(self, source: PluginSource) -> bool:
+        tried = self._failures.get(source)
+        return tried is None or time.monotonic() - tried.at >= RETRY_SECONDS
+
+    def _problem(self, source: PluginSource) -> SkillValidationError:
+        tried = self._failures.get(source)
+        if tried is not None:
+            return tried.problem
+        text = f"plugin {source.url}: it is still being fetched; the conversation has it when it is started again"
+        return SkillValidationError(text, path=source.url)
+
+    def _begin_installing(self) -> asyncio.Task[None]:
+        if self._installing is None or self._installing.done():
+            self._installing = asyncio.create_task(self._install_servers(), name="plugins")
+        return self._installing
+
+    async def _install_servers(self) -> None:
+        """Install those of the operator's that are missing and due, one after the other; failures are kept."""
+        try:
             known, missing = await self._known_of_server()
-            for source in missing:
-                tried = self._failures.get(source)
-                if tried is not None and time.monotonic() - tried.at < RETRY_SECONDS:
-                    problems.append(tried.problem)
-                    continue
+            for source in filter(self._is_due, missing):
                 try:
                     made = await self._made(SERVER, source, None)
                     if any(one.name == made.stored.name for one in known):
                         raise PluginError(f"another plugin of the setting plugins is called {made.stored.name!r}, too")
-                    await self._stored.delete(SERVER, made.stored.name)  # another commit of it
+                    await self._stored.keep_only(SERVER, known)  # others are of former settings
                     await self._stored.add(made.stored)
                     known.append(made.stored)
+                    self._failures.pop(source, None)
                 except DrydockError as error:
                     logger.warning("the plugin %s of the setting plugins is left out: %s", source.url, error)
                     problem = SkillValidationError(f"plugin {source.url}: {error}", path=source.url)
                     self._failures[source] = _Failure(time.monotonic(), problem)
-                    problems.append(problem)
-        return known, problems
+        except Exception:
+            logger.exception("the plugins of the setting plugins could not be installed")
 
     async def _known_of_server(self) -> tuple[list[StoredPlugin], list[PluginSource]]:
         stored = {(one.source, one.commit, one.path): one for one in await self._stored.all(SERVER)}
@@ -225,7 +265,7 @@ class Plugins:
 
     async def _made(self, owner: str, source: PluginSource, user: StoredSettings | None) -> InstalledPlugin:
         # An operator's is one at a time as it is, and conversations that wait for it do not wait for users'.
-        async with self._fetching if owner != SERVER else nullcontext():
+        async with _turn(self._fetching) if owner != SERVER else nullcontext():
             fetched = await fetch(source, self._destinations, _credentials(source, user, self._settings))
         stored = StoredPlugin(
             owner=owner,
@@ -237,7 +277,7 @@ class Plugins:
             archive=await asyncio.get_running_loop().run_in_executor(_reading, fetched.archive),
         )
         try:
-            made = await asyncio.get_running_loop().run_in_executor(_reading, _read_strictly, stored, fetched)
+            made = await asyncio.get_running_loop().run_in_executor(_reading, self._read_strictly, stored, fetched)
         except SkillValidationError as error:
             raise PluginError(str(error)) from error
         except OSError as error:
@@ -250,7 +290,90 @@ class Plugins:
         return made
 
     async def _read(self, stored: StoredPlugin) -> InstalledPlugin:
-        return await asyncio.get_running_loop().run_in_executor(_reading, _read, stored)
+        """What a stored plugin brings; read from its archive, unless that was done a short while ago."""
+        key = (stored.owner, stored.name, stored.commit)
+        if key in self._read_before:
+            self._read_before.move_to_end(key)
+            return self._read_before[key][0]._replace(stored=stored)
+        archive = await self._stored.archive(*key)
+        found, size = await asyncio.get_running_loop().run_in_executor(
+            _reading, self._read_archive, stored, archive or b""
+        )
+        if found.parts is not None:
+            self._read_before[key] = found, size
+            while sum(each for _, each in self._read_before.values()) > KEPT_BYTES:
+                self._read_before.popitem(last=False)
+        return found
+
+    def _read_archive(self, stored: StoredPlugin, archive: bytes) -> tuple[InstalledPlugin, int]:
+        """What is in it, and how many bytes of files."""
+        usual = replace(stored, name=PluginSource(stored.source, path=stored.path).usual_name)
+        try:
+            fetched = Fetched.of_archive(stored.commit, archive)
+            return self._read_strictly(usual, fetched)._replace(stored=stored), sum(map(len, fetched.files.values()))
+        except (SkillValidationError, OSError, EOFError, tarfile.TarError, zlib.error) as error:
+            # An earlier version took it, or what was stored is damaged, or there is no room.
+            target = f"{FOLDER}/{stored.name}"
+            problem = SkillValidationError(f"plugin {stored.name}: {error}", path=target)
+            return InstalledPlugin(stored, None, (problem,), self._folder(stored)), 0
+
+    def _read_strictly(self, stored: StoredPlugin, fetched: Fetched) -> InstalledPlugin:
+        """The plugin in these files, under its own name; `SkillValidationError`: they are none."""
+        problems: list[SkillValidationError] = []
+        with tempfile.TemporaryDirectory(prefix="drydock-plugin-") as scratch:
+            folder = Path(scratch).resolve() / stored.name
+            for name, content in fetched.files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+            folder.mkdir(exist_ok=True)
+            try:
+                parts = PluginParts.read(folder, problems.append)
+            except SkillValidationError as error:
+                text = str(error).replace(f"{folder}/", "").replace(str(folder), stored.name)
+                raise SkillValidationError(text) from None
+            name = parts.plugin.name
+            target = f"{FOLDER}/{name}"
+            moved = _without_secrets(parts.moved(folder, target))
+        told = [
+            SkillValidationError(
+                str(one).replace(str(folder), f"plugin {name}"),
+                path=one.path.replace(str(folder), target),
+                line=one.line,
+            )
+            for one in problems
+        ]
+        named = replace(stored, name=name)
+        return InstalledPlugin(named, moved, tuple(told), self._folder(named))
+
+    def _folder(self, stored: StoredPlugin) -> PlacedFolder:
+        """Where its files are in sandboxes; they are read when one is given them."""
+
+        async def read() -> PlacedFiles:
+            try:
+                archive = await self._stored.archive(stored.owner, stored.name, stored.commit)
+            except DatabaseError as error:
+                raise ToolError(f"they could not be read: {error}") from error
+            if archive is None:
+                raise ToolError("the plugin was changed or removed meanwhile; start the conversation again")
+            fetched = await asyncio.get_running_loop().run_in_executor(
+                _reading, Fetched.of_archive, stored.commit, archive
+            )
+            return PlacedFiles(fetched.files, fetched.executables)
+
+        return PlacedFolder(f"{FOLDER}/{stored.name}", read)
+
+
+@asynccontextmanager
+async def _turn(lock: asyncio.Lock | asyncio.Semaphore) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await lock.acquire()
+    except TimeoutError:
+        raise PluginError("other plugins are being installed at the moment; try again in a minute") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def source_of(url: str, ref: str, path: str) -> PluginSource:
@@ -267,44 +390,6 @@ def _credentials(source: PluginSource, user: StoredSettings | None, server: Sett
         if source.url.startswith(f"{base_url(name, token.host or server.git_hosts.get(name))}/"):
             return credentials(name, token.token)
     return None
-
-
-def _read_strictly(stored: StoredPlugin, fetched: Fetched) -> InstalledPlugin:
-    """The plugin in these files, under its own name; `SkillValidationError`: they are none."""
-    problems: list[SkillValidationError] = []
-    with tempfile.TemporaryDirectory(prefix="drydock-plugin-") as scratch:
-        folder = Path(scratch).resolve() / stored.name
-        for name, content in fetched.files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-        folder.mkdir(exist_ok=True)
-        try:
-            parts = PluginParts.read(folder, problems.append)
-        except SkillValidationError as error:
-            raise SkillValidationError(str(error).replace(f"{folder}/", "").replace(str(folder), stored.name)) from None
-        name = parts.plugin.name
-        target = f"{FOLDER}/{name}"
-        moved = _without_secrets(parts.moved(folder, target))
-    told = [
-        SkillValidationError(
-            str(one).replace(str(folder), f"plugin {name}"), path=one.path.replace(str(folder), target), line=one.line
-        )
-        for one in problems
-    ]
-    return InstalledPlugin(
-        replace(stored, name=name), moved, tuple(told), PlacedFolder(target, fetched.files, fetched.executables)
-    )
-
-
-def _read(stored: StoredPlugin) -> InstalledPlugin:
-    target = f"{FOLDER}/{stored.name}"
-    usual = replace(stored, name=PluginSource(stored.source, path=stored.path).usual_name)
-    try:
-        return _read_strictly(usual, Fetched.of_archive(stored.commit, stored.archive))._replace(stored=stored)
-    except (SkillValidationError, OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        # An earlier version took it, or what was stored is damaged, or there is no room.
-        problem = SkillValidationError(f"plugin {stored.name}: {error}", path=target)
-        return InstalledPlugin(stored, None, (problem,), PlacedFolder(target, {}))
 
 
 def _together(

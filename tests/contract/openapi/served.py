@@ -90,6 +90,7 @@ class Served:
             "load_public_skills": None,
             "load_org_skills": None,
             "load_project_skills": None,
+            "disabled_plugins": None,
         }
         self.ask("POST", "/api/settings", json=settings)
         self.ask("POST", "/api/unset-provider-tokens")

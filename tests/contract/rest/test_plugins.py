@@ -17,7 +17,7 @@ from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import call, finish
-from server.db.repositories.plugins import MAX_PLUGINS, SERVER, StoredPlugin, owner_of
+from server.db.repositories.plugins import MAX_PLUGINS, SERVER, PluginRepository, StoredPlugin, owner_of
 from server.session.agents import plugin_fetch
 from server.session.agents.plugins import FOLDER, Plugins, source_of
 from tests.contract.rest.conftest import MakeServer, Server, serving
@@ -468,6 +468,112 @@ async def test_the_operators_plugins_are_everybodys_at_the_commit_that_is_set(
         assert len(await server.app.services.database.plugins.all(SERVER)) == 1
 
 
+@pytest.mark.parametrize("required", [False, True])
+async def test_a_user_switches_an_operators_plugin_off_unless_it_is_required(
+    make_server: MakeServer, git_server: GitServer, tools: str, required: bool
+) -> None:
+    commit = git("-C", str(git_server.folder / "ann-tools-work"), "rev-parse", "HEAD").strip()
+    own = {"plugins": (f"{tools}#{commit}",), "required_plugins": required}
+    async with talking(make_server, 2, with_files(), **own) as (server, model):
+        await say(server, await server.create(), "Begin.")
+        assert "Always use tabs." in known(model.last_request)
+        response = await server.client.patch("/api/plugins/tools", json={"enabled": False})
+        assert (response.status_code, "setting required_plugins" in response.text) == (
+            (403, True) if required else (200, False)
+        )
+        await store(server, disabled_plugins=["tools"])
+        await say(server, await server.create(), "Begin.")
+        assert ("Always use tabs." in known(model.last_request)) is required
+        assert [one["enabled"] for one in await listed(server)] == [required]
+        assert (await server.client.patch("/api/plugins/tools", json={"enabled": True})).status_code == 200
+        assert [one["enabled"] for one in await listed(server)] == [True]
+        assert (await server.client.patch("/api/plugins/none", json={"enabled": False})).status_code == 404
+
+
+async def test_an_archive_is_read_when_it_is_needed_and_not_again(
+    make_server: MakeServer, tools: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = PluginRepository.archive
+
+    async def archive(self: PluginRepository, owner: str, name: str, commit: str) -> bytes | None:
+        asked.append(name)
+        return await real(self, owner, name, commit)
+
+    monkeypatch.setattr(PluginRepository, "archive", archive)
+    async with talking(make_server, 2, with_files()) as (server, model):
+        await install(server, tools)
+        assert [len((await listed(server))[0]["skills"]) for _ in range(3)] == [4, 4, 4]
+        assert asked == ["tools"]
+        await say(server, await server.create(), "Begin.")
+        assert "Always use tabs." in known(model.last_request)
+        assert asked == ["tools", "tools"], "its files, for the sandbox"
+        await server.client.patch("/api/plugins/tools", json={"enabled": False})
+        await say(server, await server.create(), "Begin.")
+        assert asked == ["tools", "tools"]
+
+
+async def test_whoever_waits_for_installations_of_others_is_told_in_time(
+    server: Server, git_server: GitServer, tools: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.session.agents.plugins.AT_ONCE", 1)
+    monkeypatch.setattr("server.session.agents.plugins.WAIT_SECONDS", 0.1)
+    plugins = Plugins(server.app.services.database, server.app.services.settings, Destinations(loopback=True))
+    slow = asyncio.create_task(plugins.install("ann", source_of(address(git_server, "ann/slow"), "", ""), None))
+    try:
+        await asyncio.to_thread(git_server.asked.wait)
+        for user in ("ann", "bob"):
+            with pytest.raises(plugin_fetch.PluginError, match="other plugins are being installed"):
+                await plugins.install(user, source_of(tools, "", ""), None)
+    finally:
+        slow.cancel()
+        await asyncio.wait([slow])
+    assert (await plugins.install("bob", source_of(tools, "", ""), None)).stored.name == "tools"
+
+
+async def test_a_conversation_does_not_wait_long_for_an_operators_plugin_nor_for_one_that_failed(
+    server: Server, git_server: GitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.session.agents.plugins.PATIENCE_SECONDS", 0.1)
+    source = f"{address(git_server, 'ann/slow')}#{'1' * 40}"
+    settings = server.app.services.settings.model_copy(update={"plugins": (source,)})
+    plugins = Plugins(server.app.services.database, settings, Destinations(loopback=True))
+    plugins.start()
+    try:
+        (problem,) = (await plugins.of_conversation("")).problems
+        assert "it is still being fetched" in str(problem)
+    finally:
+        await plugins.close()
+    monkeypatch.setattr(plugin_fetch, "FETCH_SECONDS", 0.1)
+    monkeypatch.setattr("server.session.agents.plugins.PATIENCE_SECONDS", 60)
+    plugins = Plugins(server.app.services.database, settings, Destinations(loopback=True))
+    try:
+        (problem,) = (await plugins.of_conversation("")).problems
+        assert "was not fetched within 0.1 s" in str(problem)
+        monkeypatch.setattr(plugin_fetch, "FETCH_SECONDS", 60)
+        monkeypatch.setattr("server.session.agents.plugins.RETRY_SECONDS", 0)
+        assert (await plugins.of_conversation("")).problems == (problem,), (
+            "it is asked for anew beside the conversation"
+        )
+    finally:
+        await plugins.close()
+
+
+async def test_plugins_of_former_settings_make_room_for_the_operators_present_ones(
+    make_server: MakeServer, git_server: GitServer, tools: str
+) -> None:
+    commit = git("-C", str(git_server.folder / "ann-tools-work"), "rev-parse", "HEAD").strip()
+    async with make_server() as server:
+        for number in range(MAX_PLUGINS):
+            old = StoredPlugin(owner=SERVER, name=f"p{number}", source="https://a.example/a.git", commit="1" * 40)
+            await server.app.services.database.plugins.add(old)
+    async with make_server(with_files(), plugins=(f"{tools}#{commit}",)) as server:
+        assert [one.path for one in (await server.app.services.plugins.of_conversation("")).folders] == [
+            f"{FOLDER}/tools"
+        ]
+        assert [one.name for one in await server.app.services.database.plugins.all(SERVER)] == ["tools"]
+
+
 async def test_where_users_may_have_no_plugins_none_is_installed_and_none_is_used(
     make_server: MakeServer, tools: str
 ) -> None:
@@ -499,7 +605,9 @@ async def test_what_is_stored_of_a_plugin_and_cannot_be_read_is_told_and_stops_n
         await install(server, tools)
         plugins = server.app.services.database.plugins
         (made,) = await plugins.all(owner_of(""))
-        for name, archive in (("cut", made.archive[:-200]), ("none", b""), ("other", b"x" * 100)):
+        whole = await plugins.archive(made.owner, made.name, made.commit)
+        assert whole is not None
+        for name, archive in (("cut", whole[:-200]), ("none", b""), ("other", b"x" * 100)):
             await plugins.add(replace(made, name=name, archive=archive))
         conversation_id = await server.create()
         await say(server, conversation_id, "Begin.")

@@ -126,6 +126,7 @@ ADDED = {
     "load_public_skills",
     "load_org_skills",
     "load_project_skills",
+    "disabled_plugins",
     "runtime_extra_deps",
     "runtime_startup_env_vars",
 }

@@ -884,6 +884,7 @@ export interface PublicSettings {
   readonly agent_options: Readonly<Record<string, unknown>> | null;
   readonly condenser_max_size: number | null;
   readonly confirmation_mode: boolean | null;
+  readonly disabled_plugins: readonly string[] | null;
   readonly disabled_skills: readonly string[] | null;
   readonly email: string | null;
   readonly email_verified: boolean | null;
@@ -1076,6 +1077,7 @@ export interface SettingsChange {
   readonly agent_options?: AgentOptions | null;
   readonly condenser_max_size?: number | null;
   readonly confirmation_mode?: boolean | null;
+  readonly disabled_plugins?: readonly string[] | null;
   readonly disabled_skills?: readonly string[] | null;
   readonly email?: string | null;
   readonly email_verified?: boolean | null;
