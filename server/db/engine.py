@@ -161,6 +161,7 @@ def _checked_url(url: URL | str) -> URL:
     except (NoSuchModuleError, ImportError) as error:
         raise DatabaseError(
             f"the database URL {parsed.render_as_string()} needs the driver {parsed.drivername}, which is not installed"
+            " (PostgreSQL: `pip install asyncpg` in the server's environment, and postgresql+asyncpg://…)"
         ) from error
     if parsed.get_backend_name() == "sqlite" and parsed.database in {None, "", ":memory:"}:
         raise DatabaseError("the database URL names no file; a database in memory would keep nothing")
