@@ -9,7 +9,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, SerializeAsAny, field_validator, model_validator
 
@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 FIRST_EVENTS: Final = 3
 """The system prompt of a log is among so many events from its beginning."""
 
+PartT = TypeVar("PartT", bound=BaseModel)
+
 
 def llms_in(value: Any) -> Iterator[LLM]:
     """Each `LLM` in `value` once; an instance of a subclass, such as a router, is replaced by the models it is made of.
@@ -66,6 +68,22 @@ def llms_in(value: Any) -> Iterator[LLM]:
             waiting += [getattr(found, name) for name in reversed(type(found).model_fields)]
         elif isinstance(found, dict | list | tuple | set | frozenset):
             waiting += list(found.values() if isinstance(found, dict) else found)[::-1]
+
+
+def given_model(part: PartT, llm: LLM, usage_id: str) -> PartT:
+    """An analyzer or a critic with this model, counted apart, where it asks one (its field `llm`) and has none.
+
+    So are the parts that it is made of.
+    """
+    update: dict[str, Any] = {}
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        if name == "llm" and value is None:
+            update[name] = llm.model_copy(update={"usage_id": usage_id})
+            update[name].reset_metrics()
+        elif isinstance(value, tuple) and value and all(isinstance(one, BaseModel) for one in value):
+            update[name] = tuple(given_model(one, llm, usage_id) for one in value)
+    return part.model_copy(update=update)
 
 
 class AgentMark(Frozen):

@@ -6,11 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from pydantic import BaseModel
-
-from agent_core.agent.base import AgentBase, llms_in
+from agent_core.agent.base import AgentBase, given_model, llms_in
 from agent_core.agent.codeact import CodeActAgent
 from agent_core.agent.presets import (
     BrowsingAgent,
@@ -42,7 +40,6 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.execution import ToolExecutor
 
 logger = logging.getLogger(__name__)
-PartT = TypeVar("PartT", bound=BaseModel)
 USAGE_ID: Final = "draft_editor_llm"
 
 AGENT_CLASSES = (CodeActAgent, PlanningAgent, ReadOnlyAgent, LocAgent, BrowsingAgent, VisualBrowsingAgent, DummyAgent)
@@ -92,22 +89,6 @@ async def make_agent(settings: SessionSettings, report: LeftOutReport = log_prob
         return agent
     critic = given_model(agent.critic, settings.purpose_llms.get("critic", settings.llm), "critic")
     return agent.model_copy(update={"critic": critic})
-
-
-def given_model(part: PartT, llm: LLM, usage_id: str) -> PartT:
-    """An analyzer or a critic with this model, counted apart, where it asks one (its field `llm`) and has none.
-
-    So are the parts that it is made of.
-    """
-    update: dict[str, Any] = {}
-    for name in type(part).model_fields:
-        value = getattr(part, name)
-        if name == "llm" and value is None:
-            update[name] = llm.model_copy(update={"usage_id": usage_id})
-            update[name].reset_metrics()
-        elif isinstance(value, tuple) and value and all(isinstance(one, BaseModel) for one in value):
-            update[name] = tuple(given_model(one, llm, usage_id) for one in value)
-    return part.model_copy(update=update)
 
 
 def completed(context: AgentContext | None, report: LeftOutReport = log_problem) -> AgentContext | None:

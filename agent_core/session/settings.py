@@ -297,6 +297,7 @@ class SessionSettings:
         agent_options: what is chosen about the tools of an agent that is made here.
         client_tools: tools that clients carry out, beside all others; a session can be given others later.
         agent_llms: models of agent classes that have one of their own, for those that work for this agent.
+        agent_configs: what is chosen about agents of a class, for those that work for this agent.
         purpose_llms: models by what they are used for beside an agent's own steps, where its own is not; for an agent
             that is made here ``draft_editor`` (drafts of edits, where its options name no model), ``condenser`` and
             ``critic`` (see `given_model`), others for whoever gives them.
@@ -345,6 +346,7 @@ class SessionSettings:
     agent_options: AgentOptions = field(default_factory=AgentOptions)
     client_tools: tuple[Tool, ...] = ()
     agent_llms: Mapping[str, LLM] = field(default_factory=dict)
+    agent_configs: Mapping[str, AgentOptions] = field(default_factory=dict)
     purpose_llms: Mapping[str, LLM] = field(default_factory=dict)
     stored_models: StoredModels = field(default_factory=ProfileStore)
     enable_sub_agents: bool = False

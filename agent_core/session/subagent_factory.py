@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from agent_core.agent.agent import Agent
-from agent_core.agent.base import AgentBase, llms_in
+from agent_core.agent.base import AgentBase, given_model, llms_in
 from agent_core.controller.child_run import ChildSession, DelegatedTask
 from agent_core.controller.state import ControllerState
 from agent_core.controller.step import Step
@@ -32,7 +32,7 @@ from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, 
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretRegistry
 from agent_core.session.repository import GitSetup
-from agent_core.session.settings import SessionSettings
+from agent_core.session.settings import AgentOptions, SessionSettings
 from agent_core.skills.agent_catalog import (
     INHERIT,
     AgentCatalog,
@@ -114,8 +114,9 @@ class SubagentFactory:
         """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
         caller, name = self._shared.agent, order.agent_type
         if order.is_class and not is_registered(name):
-            own = self._shared.settings.agent_llms.get(name, caller.llm)
-            agent = make_agent_of_class(name, own, order.label)
+            settings = self._shared.settings
+            own = settings.agent_llms.get(name, caller.llm)
+            agent = make_agent_of_class(name, own, order.label, settings.agent_configs.get(name, AgentOptions()))
             if agent is not None:
                 return _with_identity_of(caller, agent), None
         kind = (await self._known()).find(name)
@@ -284,13 +285,20 @@ def make_subagent(kind: AgentKind, caller: AgentBase, label: str, models: Stored
         raise SubAgentError(f"the sub-agent {definition.name!r} cannot be made: {error}") from error
 
 
-def make_agent_of_class(name: str, llm: LLM, label: str) -> AgentBase | None:
-    """A fresh agent of a registered class with this model; None for no such class, or one without its tools."""
+def make_agent_of_class(name: str, llm: LLM, label: str, options: AgentOptions) -> AgentBase | None:
+    """A fresh agent of a registered class with this model, and with what is chosen about agents of its class.
+
+    None for no such class, or one without its tools.
+    """
     if name not in AgentBase.list_agents():
         return None
     llm = llm.model_copy(update={"usage_id": label})
     llm.reset_metrics()
-    agent = AgentBase.get_cls(name)(llm=llm, condenser=get_default_condenser(llm))
+    own, wished = AgentBase.get_cls(name), options.condenser
+    condenser = get_default_condenser(llm) if wished is None else Condenser.from_config(wished, llm)
+    agent = own(llm=llm, condenser=condenser, **options.fields_for(own, model=llm.model))
+    if agent.critic is not None:
+        agent = agent.model_copy(update={"critic": given_model(agent.critic, llm, "critic")})
     return agent if has_usable_tools(agent.tools) else None
 
 

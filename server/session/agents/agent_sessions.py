@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import SecretStr, ValidationError
 
-from agent_core.agent.base import FIRST_EVENTS, AgentBase
+from agent_core.agent.base import FIRST_EVENTS, AgentBase, given_model
 from agent_core.errors import SkillValidationError
 from agent_core.events.control import AgentState, ForeignEvent
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
@@ -35,7 +35,6 @@ from agent_core.runtime.sandbox import (
 )
 from agent_core.security.secrets import SecretValue, StaticSecret
 from agent_core.session.agent_session import AfterClose, AgentSession
-from agent_core.session.factory import given_model
 from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import AgentOptions, SessionSettings
 from agent_core.skills.skill import Skill
@@ -557,6 +556,7 @@ def session_settings(
     return SessionSettings(
         llm=llm,
         agent_llms=models.get_agent_to_llm_config_map(),
+        agent_configs=server.agent_configs,
         purpose_llms=purposes,
         stored_models=models,
         condenser=get_default_condenser(summing, merged.condenser_max_size) if condenses else None,  # no script sums up

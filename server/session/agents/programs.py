@@ -349,6 +349,7 @@ def run_by_program(
         secrets=(*settings.secrets, *program.hidden),
         agent_definitions=tuple(program.agent_definitions),
         agent_llms={},
+        agent_configs={},
         purpose_llms={},
         stored_models=NoModels(),
         mcp_rules=rules,

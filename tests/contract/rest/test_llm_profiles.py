@@ -644,7 +644,7 @@ async def test_drafts_are_written_out_by_the_model_for_drafts(make_server: MakeS
         assert file.read_text() == "x = 2\n"
 
 
-async def test_an_agent_that_is_delegated_to_has_the_profile_of_its_class(
+async def test_an_agent_that_is_delegated_to_has_the_profile_and_the_options_of_its_class(
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(AgentBase.agents, "BrowsingAgent", CodeActAgent)  # one that needs no browser
@@ -656,10 +656,15 @@ async def test_an_agent_that_is_delegated_to_has_the_profile_of_its_class(
 
     async with ModelServer(turn) as model:
         profiles = {name: at(model, name) for name in ("strong", "browsing", "chosen")}
-        chosen = {"llm_profiles": profiles, "llm_profile": "strong", "llm_agents": {"BrowsingAgent": "browsing"}}
+        chosen: dict[str, Any] = {"llm_profiles": profiles, "llm_profile": "strong"}
+        chosen["llm_agents"] = {"BrowsingAgent": "browsing"}
+        chosen["agent_configs"] = {"BrowsingAgent": {"tools": ["glob", "grep"]}}
         async with make_server(generate_titles=False, **chosen) as server:
             tools = {"tools": ["terminal", "delegate_to_browsing_agent"]}
             body = {"llm_profile": "chosen", "agent_options": tools, "initial_user_msg": "hi"}
             await until_finished(server, await server.create(**body))
-            assert (await until_asked(server, model, "browsing")).api_key == "key-of-browsing"
+            asked = await until_asked(server, model, "browsing")
+            assert asked.api_key == "key-of-browsing"
+            offered = {tool["function"]["name"] for tool in asked.json["tools"]}
+            assert offered == {"glob", "grep", "finish", "think"}
             assert {request.model for request in model.requests} == {"chosen", "browsing"}
