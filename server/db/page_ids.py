@@ -27,8 +27,9 @@ def position(text: str, *kinds: type) -> list[str | int]:
         last = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         if not isinstance(last, list) or [type(one) for one in last] != list(kinds):
             raise TypeError("wrong types")
-        for one in last:
-            str(one).encode()  # a half character is not to reach the database
+        for one in last:  # neither a half character nor a NUL is to reach the database
+            if b"\0" in str(one).encode():
+                raise ValueError("holds a NUL character")
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise InvalidPageError("page_id is not valid; use the next_page_id of the page before, or none") from error
     return last

@@ -60,8 +60,7 @@ OF_THE_SERVER: dict[str, str] = {
     "requests_per_second": "unit/server/test_gate.py::test_too_many_requests_get_429_with_a_time_to_come_back",
     "max_concurrent_conversations": f"{MANAGER}::test_the_limit_counts_for_each_user_and_touches_nobody_elses",
     "max_feed_buffer_bytes": f"{HERE}::test_a_feed_waits_when_its_client_has_max_feed_buffer_bytes_to_read",
-    "conversation_manager_class": "contract/rest/test_conversations.py::"
-    "test_a_start_and_a_stop_that_fail_say_why_in_the_protocol_s_form",
+    "conversation_manager_class": OWN_PARTS,
     "experiment_manager_class": "contract/rest/test_settings_and_options.py::"
     "test_an_experiment_may_give_a_conversation_another_configuration",
     "agent_class": f"{HERE}::test_a_conversation_has_the_agent_class_of_the_server_where_its_user_chose_none",

@@ -59,8 +59,12 @@ class NoteCall(BaseModel):
     command: Literal["write", "search", "forget"]
     title: NoteTitle = Field("", description="Of a note that is written: what it is about, in one line.")
     content: NoteContent = Field("", description="Of a note that is written: its text.")
-    query: str = Field("", max_length=1_000, description="What to search for, in a few words.")
-    id: str = Field("", max_length=64, description="Of the note to forget, or to write anew.")
+    query: Annotated[str, AfterValidator(_storable)] = Field(
+        "", max_length=1_000, description="What to search for, in a few words."
+    )
+    id: Annotated[str, AfterValidator(_storable)] = Field(
+        "", max_length=64, description="Of the note to forget, or to write anew."
+    )
     everywhere: bool = Field(False, description="Whether a new note is for all repositories of the user.")
 
     @model_validator(mode="after")

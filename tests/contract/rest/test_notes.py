@@ -172,6 +172,7 @@ async def test_many_agents_write_at_once_and_nothing_is_lost(server: Server) -> 
         ({"command": "write", "title": "x"}, "`write` needs content"),
         ({"command": "search"}, "`search` needs query"),
         ({"command": "forget"}, "`forget` needs id"),
+        ({"command": "forget", "id": "\0"}, "`forget` needs id"),
         ({"command": "burn"}, "Input should be 'write', 'search' or 'forget'"),
         ({"command": "search", "query": "x", "who": "bob"}, "Extra inputs are not permitted"),
     ],

@@ -63,7 +63,7 @@ async def test_an_unchanged_page_still_says_where_the_next_one_is(server: Server
     assert same.headers["link"] == first.headers["link"]
 
 
-@pytest.mark.parametrize("given", ["x", "e30", page_id(1), page_id("a", "b"), "W10", page_id("\ud800")])
+@pytest.mark.parametrize("given", ["x", "e30", page_id(1), page_id("a", "b"), "W10", page_id("\ud800"), page_id("a\0")])
 async def test_a_page_that_nobody_has_named_is_refused(server: Server, given: str) -> None:
     response = await server.get(f"/api/options/models?page_id={given}")
     assert response.status_code == 400

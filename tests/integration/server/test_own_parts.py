@@ -31,6 +31,8 @@ from pydantic import SecretStr
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.security.secrets import StaticSecret
 from server.auth.identity import Identity
+from server.conversation_manager.conversation_manager import ConversationManager
+from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.repositories.user_secrets import SecretEntry
 from server.db.repositories.user_settings import StoredSettings
 from server.listeners import MonitoringListener
@@ -156,6 +158,32 @@ class Meter(MonitoringListener):
         note("event", event.id)
 
 
+def passed_on(name):
+    """What a desk does with everything it is asked: it says so, and has another one do it."""
+    if asyncio.iscoroutinefunction(getattr(ConversationManager, name)):
+        async def method(self, *args, **options):
+            note("desk", name)
+            return await getattr(self.inner, name)(*args, **options)
+    else:
+        def method(self, *args, **options):
+            return getattr(self.inner, name)(*args, **options)
+    return method
+
+
+def open_desk(self, parts):
+    ConversationManager.__init__(self, parts)
+    self.inner = StandaloneConversationManager(parts)
+
+
+async def enter(self):
+    await self.inner.__aenter__()
+    return self
+
+
+methods = {name: passed_on(name) for name in ConversationManager.__abstractmethods__}
+Desk = type("Desk", (ConversationManager,), {**methods, "__init__": open_desk, "__aenter__": enter})
+
+
 class Twice(ExperimentManager):
     def variant(self, conversation_id, user_id, settings):
         note("variant", user_id)
@@ -180,6 +208,7 @@ OWN = {
     "sandbox_provider_class": "Sheds",
     "monitoring_listener_class": "Meter",
     "experiment_manager_class": "Twice",
+    "conversation_manager_class": "Desk",
 }
 
 
@@ -244,6 +273,8 @@ async def test_every_part_of_a_server_can_be_a_class_of_ones_own(make_process: M
         assert one in told
     assert ["crates deleted", conversation_id] in told
     assert any(one[0] == "crate fetched" for one in told)
+    asked = [one[1] for one in told if one[0] == "desk"]
+    assert {"deliver", "delete", "__aexit__"} <= set(asked)
     ids = [one[1] for one in told if one[0] == "event"]
     assert ids == list(range(int(str(ids[0])), int(str(ids[0])) + len(ids)))
 
@@ -259,6 +290,11 @@ async def test_every_part_of_a_server_can_be_a_class_of_ones_own(make_process: M
         ),
         ("blob_store_class", "house_parts.Vault", "is no BlobStore: it does not define collect, get, put"),
         ("monitoring_listener_class", "house_parts.Vault", "'house_parts.Vault' is no subclass of MonitoringListener"),
+        (
+            "conversation_manager_class",
+            "house_parts.Vault",
+            "'house_parts.Vault' is no subclass of ConversationManager",
+        ),
         ("monitoring_listener_class", "house_parts.Broken", "cannot be made: LookupError: no meter in the cellar"),
         ("secrets_store_class", "house_parts.Vault", "cannot be made: KeyError: 'HOUSE_SECRET'"),
         ("authenticator_class", "house_parts.Nobody", "module 'house_parts' has no attribute 'Nobody'"),
