@@ -220,6 +220,8 @@ def _problems(program: ProgramSettings) -> Iterator[str]:
                 yield from _problems_of_model(llm, f"agent_definitions.{number}.condenser.llm")
             field = "mcp_config"
             _SERVERS.validate_python(definition.mcp_config)
+            field = "hooks"
+            HookConfig.model_validate(definition.hooks or {})
         except ValueError as error:
             yield f"agent_definitions.{number}.{field}: {_words(error)}"
     if program.security_analyzer is not None:

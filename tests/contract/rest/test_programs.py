@@ -341,6 +341,7 @@ async def test_what_is_wrong_with_a_program_is_told_without_its_values(server: S
         {"security_analyzer": {"kind": "GraySwanAnalyzer", "api_key": "sesame-key", "low_threshold": 0.9}},
         {"security_analyzer": {"kind": "GraySwanAnalyzer", "api_key": ["sesame-key"]}},
         {"agent_definitions": [{"name": "kind", "mcp_config": {"a": {"url": "sesame-key"}}}]},
+        {"agent_definitions": [{"name": "kind", "hooks": {"PreToolUse": "sesame-key"}}]},
         {"agent_definitions": [{"name": "kind", "condenser": {"kind": "NoOpCondenser", "key": "sesame-key"}}]},
         {
             "agent_definitions": [
