@@ -13,7 +13,7 @@ from agent_core.llm.metrics import ConversationStats
 from agent_core.llm.profiles import ProfileFiles
 from agent_core.llm.render import WireMessage
 from agent_core.llm.router import RouterLLM
-from agent_core.spelling import spelled
+from agent_core.spelling import did_you_mean, spelled
 
 Subscriber = Callable[[LLM], None]
 
@@ -96,7 +96,7 @@ class LLMRegistry:
             one.router_name: one for one in LLM.classes.values() if issubclass(one, RouterLLM) and one.router_name
         }
         if name not in routers:
-            raise ValueError(f"{name!r} is no router; there are {sorted([NO_ROUTER, *routers])}")
+            raise ValueError(f"{name!r} is no router; {did_you_mean(name, [NO_ROUTER, *routers])}")
         models = {key: self.get(one) for key, one in llms_for_routing.items()}
         named = {"model": next(iter(models.values())).model} if models else {}
         return routers[name].model_validate({**named, "llms_for_routing": models, "usage_id": f"{usage_id}-router"})

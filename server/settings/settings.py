@@ -54,6 +54,7 @@ from server.settings.text_fields import (
     FromTable,
     OptionalBaseUrl,
     OptionalFolder,
+    OptionalKey,
     OptionalName,
     OptionalSecret,
     OptionalText,
@@ -446,7 +447,7 @@ class Settings(BaseModel):
     llm_model: OptionalName = Field(
         None, description="Model where the user chose none, such as `openai/gpt-5`; without any, the built-in demo."
     )
-    llm_api_key: OptionalSecret = Field(None, description="Key for that model.")
+    llm_api_key: OptionalKey = Field(None, description="Key for that model.")
     llm_base_url: OptionalBaseUrl = Field(None, description="Address of an OpenAI-compatible model server.")
     llm_profiles: ProfileTable = Field(
         {},
@@ -483,7 +484,7 @@ class Settings(BaseModel):
     )
 
     # Web search
-    search_api_key: OptionalSecret = Field(
+    search_api_key: OptionalKey = Field(
         None,
         description="Key of the search service (Tavily, `tvly-…`) for users who have none of their own: with one, "
         "agents have the tool `tavily-search`. It is used in this process and enters no sandbox.",

@@ -151,3 +151,6 @@ OptionalBaseUrl = Annotated[OptionalName, AfterValidator(_base_url)]
 FolderPath = Annotated[Path, AfterValidator(Path.expanduser)]
 OptionalFolder = Annotated[FolderPath | None, BeforeValidator(none_if_blank)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(none_if_blank)]
+OptionalKey = Annotated[
+    OptionalSecret, AfterValidator(lambda key: None if key is None else SecretStr(one_line(key.get_secret_value())))
+]

@@ -216,7 +216,7 @@ async def test_a_mask_for_a_key_of_another_provider_or_of_none_is_refused(server
         ({"router": "random_router", "models": {"usage_id": "cheap"}}, "models", "can be no key"),
         ({"router": "random_router", "models": {" ": "cheap"}}, "models", "can be no key"),
         ({"router": "random_router", "models": {"a": "cheap"}, "timeout": 5}, "timeout", "nothing but router"),
-        ({"router": "randm_router", "models": {"a": "cheap"}}, "router", "is no router"),
+        ({"router": "randm_router", "models": {"a": "cheap"}}, "router", "did you mean 'random_router'?"),
         ({"model": "openai/m", "fallbacks": ["cheep"]}, "fallbacks", "did you mean 'cheap'?"),
         ({"model": "openai/m", "fallbacks": ["mine"]}, "fallbacks", "cannot name itself"),
         ({"model": "openai/m", "fallbacks": ["routed"]}, "fallbacks", "is a router"),

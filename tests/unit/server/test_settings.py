@@ -282,6 +282,16 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("variable", ["LLM_API_KEY", "DRYDOCK_SEARCH_API_KEY"])
+def test_a_key_that_no_header_takes_is_refused_and_the_end_of_a_line_is_none_of_it(variable: str) -> None:
+    with pytest.raises(ConfigurationError, match="a key is one line") as caught:
+        load_settings(None, {variable: "sk-do\nnot-tell"})
+    assert variable in str(caught.value)
+    assert "not-tell" not in str(caught.value)
+    settings = load_settings(None, {variable: " sk-key\n"})
+    assert "sk-key" in [key.get_secret_value() for key in (settings.llm_api_key, settings.search_api_key) if key]
+
+
 def test_a_refused_secret_is_not_repeated() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_settings(None, {"DRYDOCK_TOKEN": "sécret-tökén-of-enough-characters"})
