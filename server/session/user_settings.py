@@ -55,6 +55,7 @@ from server.settings.text_fields import (
     passwords_of,
     secret_variables,
     whole_address,
+    with_password,
 )
 
 DEMO_PREFIX = "demo/"
@@ -333,6 +334,8 @@ def merged(
         is_alone = len(change.model_fields_set) == 1
         if (value is None and name in KEPT_WHEN_NULL) or (value == "" and name in KEPT_WHEN_EMPTY and not is_alone):
             continue
+        if name == "llm_base_url" and value:
+            value = _with_stored_password(value, values.get(name) or "")
         if name == "runtime_startup_env_vars" and value:
             value = _with_hidden_ones(value, values.get(name) or {})
         if isinstance(value, McpConfig):
@@ -340,6 +343,21 @@ def merged(
             value = value.restored(stored_servers, follows=True).but_for(own_servers or McpConfig())
         values[name] = value.model_dump(exclude_none=name == "agent_options") if isinstance(value, BaseModel) else value
     return StoredSettings.model_validate(values)
+
+
+def _with_stored_password(address: str, stored: str) -> str:
+    if HIDDEN not in passwords_of(address):
+        return address
+    if _shown_address(stored) != address:
+        raise HiddenSecretError(
+            f"llm_base_url: {HIDDEN} stands for a stored password, and none is stored for this address; send the"
+            " password itself"
+        )
+    return stored
+
+
+def _shown_address(address: str | None) -> str | None:
+    return with_password(address, HIDDEN) if address and passwords_of(address) else address
 
 
 def _with_hidden_ones(variables: dict[str, SecretStr], stored: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -374,6 +392,7 @@ def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) 
         shown = own_servers.without_secrets().followed_by(shown or McpConfig())
     return {
         **data,
+        "llm_base_url": _shown_address(settings.llm_base_url),
         "mcp_config": None if shown is None else shown.model_dump(mode="json"),
         "runtime_startup_env_vars": None if variables is None else _shown(variables),
         "secrets_store": {"provider_tokens": {}},

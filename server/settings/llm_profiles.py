@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
-from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -22,7 +21,7 @@ from agent_core.llm.llm import LLM
 from agent_core.llm.registry import NO_ROUTER, LLMRegistry
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.spelling import did_you_mean
-from server.settings.text_fields import WEB, one_line, passwords_of, shown_address, whole_address
+from server.settings.text_fields import WEB, one_line, passwords_of, shown_address, whole_address, with_password
 
 PURPOSES: Final = ("condenser", "draft_editor", "title", "security_analyzer", "critic")
 """What a model is used for beside an agent's own steps: to sum up, to write out drafts of edits, to name conversations,
@@ -261,7 +260,7 @@ class LLMProfile(LLMConfig):
             address = getattr(self, name) or ""
             for password in passwords_of(address)[:1]:
                 changed = change(name, password)
-                update[name] = _with_password(address, changed)
+                update[name] = with_password(address, changed)
         for name in ("extra_headers", "litellm_extra_body"):
             if value := getattr(self, name):
                 update[name] = _with_secrets(value, name, change)
@@ -283,13 +282,7 @@ def _with_secrets(value: Any, place: str, change: Callable[[str, str], str], *, 
 
 
 def _without_password(address: str) -> str:
-    return _with_password(address, "") if passwords_of(address) else address
-
-
-def _with_password(address: str, password: str) -> str:
-    parts = urlsplit(address)
-    user, host = parts.username or "", parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{host}"))
+    return with_password(address, "") if passwords_of(address) else address
 
 
 OptionProblem = tuple[str, str]

@@ -70,6 +70,13 @@ def passwords_of(address: str) -> list[str]:
     return [form for form in dict.fromkeys((password, unquote(password))) if form]
 
 
+def with_password(address: str, password: str) -> str:
+    """The address with this password in the place of its own."""
+    parts = urlsplit(address)
+    user, host = parts.username or "", parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{host}"))
+
+
 SettingText = Annotated[str, Field(max_length=_MAX_TEXT)]
 """Kept as it was typed."""
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Any, NamedTuple
 
 import pytest
 
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import finish, say
 from server.settings.mcp_config import HIDDEN
-from tests.contract.rest.conftest import MakeServer, Server
+from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server
 
 
 class Row(NamedTuple):
@@ -429,3 +432,24 @@ async def test_thousands_of_mcp_servers_are_refused_before_they_are_compared(ser
     assert "configure 400 at most" in refused.text
     taken = await server.post("/api/settings", json={"mcp_config": {"sse_servers": servers[:400]}})
     assert taken.status_code == 200
+
+
+async def test_the_password_of_an_address_is_not_shown_and_stays_when_its_mask_comes_back(server: Server) -> None:
+    async with ModelServer(lambda request: finish("Done.") if request.json.get("tools") else say("A title")) as model:
+        address = model.url.replace("http://", "http://me:do-not-tell@")
+        await store(server, llm_model="openai/x", llm_base_url=address, llm_api_key="")
+        shown = (await server.get("/api/settings")).json()
+        assert shown["llm_base_url"] == address.replace("do-not-tell", HIDDEN)
+        await store(server, llm_model="openai/y", llm_base_url=shown["llm_base_url"])
+        await server.create(initial_user_msg="hi")
+
+        async def asked() -> bool:
+            return bool(model.requests)
+
+        await server.until(asked, seconds=MODEL_SECONDS)
+        sent = model.requests[0].headers["authorization"].removeprefix("Basic ")
+        assert (model.requests[0].model, base64.b64decode(sent)) == ("y", b"me:do-not-tell")
+        elsewhere = shown["llm_base_url"].replace("127.0.0.1", "localhost")
+        response = await server.post("/api/settings", json={"llm_base_url": elsewhere})
+        assert (response.status_code, "llm_base_url: " in response.text) == (422, True)
+        assert "do-not-tell" not in response.text
