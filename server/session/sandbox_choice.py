@@ -251,7 +251,8 @@ def is_allowed(image: str, server: Settings) -> bool:
     if image == server.sandbox_image or is_own(image):
         return True
     whole = image if ":" in image.rpartition("/")[2] else f"{image}:latest"
-    return any(_pattern(one).fullmatch(name) for one in server.sandbox_images for name in (image, whole))
+    names = (image, whole, whole.removesuffix(":latest"))  # the same image
+    return any(_pattern(one).fullmatch(name) for one in server.sandbox_images for name in names)
 
 
 def refuse_image(field: str, image: str, server: Settings) -> None:

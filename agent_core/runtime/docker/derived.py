@@ -7,6 +7,7 @@ import hashlib
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -152,10 +153,12 @@ def _install(
     helper = f"drydock-derive-{secrets.token_hex(6)}"
     container = client.create_container_from_config(config, helper)["Id"]
     try:
+        began = time.monotonic()
         client.start(container)
         problem = _until_it_ends(client, container, spec, tell, abandoned)
         state = client.inspect_container(container)["State"]
-        if not problem and state["ExitCode"] in _KILLED and not state.get("OOMKilled"):
+        is_over = time.monotonic() - began >= max(1, round(spec.extra_deps.limit_seconds))
+        if not problem and state["ExitCode"] in _KILLED and is_over and not state.get("OOMKilled"):
             problem = f"they had not ended after {spec.extra_deps.limit_seconds:g} s (runtime_extra_deps_seconds)"
         if not problem and state["ExitCode"] != 0:
             problem = f"they ended with exit code {state['ExitCode']}{', out of memory' * bool(state.get('OOMKilled'))}"
@@ -165,7 +168,7 @@ def _install(
                 f"What is wanted in the sandbox could not be installed in {spec.image}: {problem}; the last words of"
                 f" the commands: {words or '(none)'}.",
                 code="deps_failed",
-                fix="Mend the commands in runtime_extra_deps, or leave them out.",
+                fix="Mend the commands in runtime_extra_deps, or leave them out, and begin a conversation with that.",
             )
         repository, _, tag = name.partition(":")
         client.commit(container, repository=repository, tag=tag)

@@ -38,8 +38,17 @@ def derive_command(image: str) -> str:
     return f"printf {shlex.quote(dockerfile)} | docker build -t {shlex.quote(f'{name}-python')} -"
 
 
-def no_python_error(image: str, found: str) -> SandboxError:
-    """The error for an image in which the runner cannot run; `found` says what was seen."""
+def no_python_error(image: str, found: str, *, path: str | None = None) -> SandboxError:
+    """The error for an image in which the runner cannot run; `found` says what was seen.
+
+    `path` is what somebody has chosen instead of the image's own PATH.
+    """
+    if path is not None:
+        return SandboxError(
+            f"There is no Python 3.8 or newer on the PATH {path!r} that was chosen for the sandbox ({found}).",
+            code="no_python",
+            fix="Leave PATH out of runtime_startup_env_vars, or have the folders of the image's programs in it.",
+        )
     name = derive_command(image).rsplit("-t ", 1)[1].removesuffix(" -")
     return SandboxError(
         f"The image {image} has no Python 3.8 or newer on its PATH ({found}), which a sandbox needs.",

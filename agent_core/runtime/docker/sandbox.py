@@ -313,7 +313,7 @@ class DockerSandbox:
         except SandboxError as error:
             reason = f"{reason}; and cleaning up failed: {error}"
         if code == "no_python":
-            return no_python_error(self.spec.image, reason)
+            return no_python_error(self.spec.image, reason, path=self.spec.environment.get("PATH"))
         return SandboxError(f"The sandbox did not start: {reason}.", code=code, fix=_FIXES.get(code, ""))
 
     def _let_go(self) -> None:

@@ -117,6 +117,13 @@ async def test_an_image_without_python_gets_one_command_that_derives_a_usable_on
     assert engine.networks(filters={"label": f"drydock.instance={docker_kit.instance}"}) == []
 
 
+async def test_a_path_without_python_is_told_as_that_and_not_as_the_images_fault(docker_kit: SandboxKit) -> None:
+    error = await failure(docker_kit, environment={"PATH": "/nowhere"})
+    assert error.code == "no_python"
+    assert "on the PATH '/nowhere' that was chosen" in str(error)
+    assert "Leave PATH out of runtime_startup_env_vars" in str(error)
+
+
 @pytest.mark.parametrize(
     ("program", "code", "words"),
     [

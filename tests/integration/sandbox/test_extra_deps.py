@@ -67,6 +67,7 @@ async def test_what_is_installed_is_there_in_every_sandbox_that_wants_it_and_mad
     [
         ("echo I looked for it; exit 3", 60.0, ("exit code 3", "I looked for it")),
         ("sleep 60", 1.0, ("had not ended after 1 s", "runtime_extra_deps_seconds")),
+        ("kill -KILL $$", 60.0, ("ended with exit code 137",)),
         ("no-such-installer", 60.0, ("exit code 127", "no-such-installer")),
         ("head -c 120000000 /dev/zero > /big; sleep 30", 60.0, ("more than 100 MiB",)),
     ],

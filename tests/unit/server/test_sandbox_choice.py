@@ -43,6 +43,8 @@ def choose(server: dict[str, Any], request: dict[str, Any] | None = None, **user
         (("python:3.*",), "python:2.7", False),
         (("python:3.*",), "evil/python:3.12", False),
         (("python:latest",), "python", True),
+        (("python",), "python:latest", True),
+        (("python",), "python:3", False),
         (("python",), "python", True),
         (("ghcr.io/me/*",), "ghcr.io/me/a:1", True),
         (("ghcr.io/me/*",), "ghcr.io/me/a/b:1", False),
