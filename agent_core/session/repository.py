@@ -198,8 +198,10 @@ async def _run_setup(
 
 
 def _problem_of(result: TerminalObservation, seconds: float) -> str:
+    if result.status == "completed" and result.exit_code == 0:  # also by its own exit, which ends the shell
+        return ""
     if result.status == "completed" and not result.is_error:
-        return f"it ended with exit code {result.exit_code}." if result.exit_code else ""
+        return f"it ended with exit code {result.exit_code}."
     if result.status == "hard_timeout":
         return f"it took longer than {seconds:g} s and was stopped."
     return result.notice or f"it ended as {result.status}."

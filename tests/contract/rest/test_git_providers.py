@@ -217,6 +217,8 @@ async def test_a_repositorys_setup_script_runs_once_also_where_its_server_ends_a
             disk["mark"] = None
         elif "source .openhands/setup.sh" in command:
             sourced.append(command)
+            result: Any = command_result("")
+            return {**result, "shell_ended": True, "notice": "It has ended."}  # by an exit 0 of its own
         elif cut == "after" and is_cut:
             reached.set()
             await asyncio.Event().wait()  # it comes to the end of the script, and no further
@@ -247,3 +249,4 @@ async def test_a_repositorys_setup_script_runs_once_also_where_its_server_ends_a
     assert len(sourced) == 1
     assert len([one for one in events if one.get("action") == "run"]) == 1
     assert [one["extras"]["metadata"]["exit_code"] for one in events if one.get("observation") == "run"] == [0]
+    assert [one for one in events if one.get("observation") == "error"] == []
