@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from agent_core.errors import SkillValidationError
 from agent_core.skills.skill import KeywordTrigger, PathTrigger, Skill, SkillInput, TaskTrigger, Trigger
+from agent_core.spelling import probably_meant
 
 MAX_HEADER_CHARS = 64 * 1024
 MAX_DEPTH = 20
@@ -65,6 +66,13 @@ def skill_from_text(path: str, text: str, *, name: str | None = None) -> Skill:
     except ValueError as error:
         raise unusable_file(path, error, text) from None
     return skill
+
+
+def misspelled_keys(text: str) -> list[str]:
+    """A sentence for each key of the header of a usable file that is not read and is like one that is."""
+    header, _ = split_frontmatter(text)
+    known = _KEYS | {"type"}
+    return probably_meant((key for key in header if str(key).replace("-", "_") not in known), known)
 
 
 def unusable_file(path: str, error: ValueError, text: str) -> SkillValidationError:

@@ -11,6 +11,7 @@ from fastapi import Path, Response
 from pydantic import BaseModel, Field
 
 from agent_core.errors import DrydockError, SkillValidationError
+from agent_core.skills.files import misspelled_keys
 from agent_core.skills.skill import Skill
 from server.db.errors import DatabaseError
 from server.db.repositories.user_skills import StoredSkill, TooManySkillsError
@@ -40,6 +41,9 @@ class OwnSkill(BaseModel):
     triggers: list[str] = Field(description="Words, or patterns of paths, that bring it up.")
     mcp_servers: list[str] = Field(description="The names of MCP servers that it brings.")
     problem: str | None = Field(description="Why it is not told; null if it can be used.")
+    warnings: list[str] = Field(
+        description="What its header names that is not known, and what was meant."
+    )
     content: str | None = Field(description="Its whole text; null in the list.")
 
 
@@ -158,6 +162,7 @@ def _public(stored: StoredSkill) -> dict[str, Any]:
         "triggers": skill.trigger_words if skill is not None else [],
         "mcp_servers": skill.mcp_server_names if skill is not None else [],
         "problem": problem,
+        "warnings": misspelled_keys(stored.content) if skill is not None else [],
         "content": None,
     }
 

@@ -41,6 +41,7 @@ async def test_a_skill_is_stored_listed_read_replaced_switched_and_deleted(serve
         "triggers": ["boat", "ship"],
         "mcp_servers": [],
         "problem": None,
+        "warnings": [],
         "content": None,
     }
     assert (status, stored) == (201, {**boats, "content": BOATS})
@@ -52,6 +53,8 @@ async def test_a_skill_is_stored_listed_read_replaced_switched_and_deleted(serve
     assert (await put(server, "boats", "Boats sink."))[0] == 200
     read = await server.get("/api/skills/boats")
     assert (read.status_code, read.json()["content"], read.json()["type"]) == (200, "Boats sink.", "repo")
+    misspelled = await put(server, "boats", "---\ntrigers: [boat]\nauthor: ann\n---\nBoats sink.")
+    assert misspelled[1]["warnings"] == ["trigers is not known and was ignored; did you mean 'triggers'?"]
     switched = await server.client.patch("/api/skills/boats", json={"enabled": False})
     assert switched.status_code == 200
     assert [one["enabled"] for one in await listed(server)] == [False, False]

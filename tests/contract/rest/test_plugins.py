@@ -586,6 +586,31 @@ async def test_where_users_may_have_no_plugins_none_is_installed_and_none_is_use
         assert "Always use tabs." not in known(model.last_request)
 
 
+async def test_a_plugins_files_are_put_back_when_the_sandbox_has_started_anew(
+    make_server: MakeServer, tools: str
+) -> None:
+    provider, written = with_files(), []
+    plain = provider.handlers["file.write"]
+
+    async def write(call: FakeRequest) -> FakeAnswer:
+        written.append(str(call.args["path"]).removeprefix(f"{FOLDER}/tools/"))
+        return await plain(call)
+
+    provider.handlers["file.write"] = write
+    async with make_server(provider) as server:
+        await install(server, tools)
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        assert set(written) >= FILES.keys()
+        written.clear()
+        (sandbox,) = provider.sandboxes.values()
+        await sandbox.stop()
+        connection = server.app.services.manager.sandbox(conversation_id)
+        assert connection is not None
+        await connection.request("shell.run", {"command": "true"})
+        assert set(written) >= FILES.keys()
+
+
 async def test_a_conversation_that_is_restarted_has_what_is_installed_by_then(
     make_server: MakeServer, tools: str
 ) -> None:

@@ -743,6 +743,7 @@ export interface OwnSkill {
   readonly problem: string | null;
   readonly triggers: readonly string[];
   readonly type: "repo" | "knowledge" | "path" | "agentskills" | null;
+  readonly warnings: readonly string[];
 }
 
 /** A user's skills. */
