@@ -173,6 +173,7 @@ class AgentBase(Family):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        _check_plugins(cls)
         if (astep := bridged(cls)) is not None:
             cls.astep = astep  # type: ignore[assignment, method-assign] # the class has said in `step` what it does
             abc.update_abstractmethods(cls)
@@ -523,3 +524,15 @@ class AgentBase(Family):
 
 AnyAgent = Annotated[SerializeAsAny[AgentBase], BeforeValidator(lambda value: AgentBase.revive(value))]
 """A field holding any agent, restored to its own class when read back."""
+
+
+def _check_plugins(cls: type[AgentBase]) -> None:
+    names = set()
+    for one in cls.sandbox_plugins:
+        if not isinstance(one, PluginRequirement):
+            raise TypeError(
+                f"sandbox_plugins of {cls.__name__}: {one!r} is no PluginRequirement, such as JupyterRequirement()"
+            )
+        if one.name in names:
+            raise ValueError(f"sandbox_plugins of {cls.__name__}: two are called {one.name!r}; names must differ")
+        names.add(one.name)

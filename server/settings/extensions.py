@@ -46,6 +46,8 @@ def registered() -> Mapping[str, Mapping[str, list[str]]]:
 def last_line(error: BaseException) -> str:
     """The last line of the error's traceback, and where in whose code it was raised."""
     said = traceback.format_exception_only(error)[-1].strip()
+    if isinstance(error, SyntaxError):  # the code was not run: no frame says where
+        return f"{said} ({error.filename}, line {error.lineno})"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     where = frames[-1] if frames and frames[-1].filename != __file__ else None
     return f"{said} ({where.filename}, line {where.lineno})" if where is not None else said
@@ -82,6 +84,8 @@ def class_at(dotted_path: str, base: type[_T], *, setting: str) -> type[_T]:
     It is a subclass of `base`, or, where that is a protocol, a class that defines everything in it.
     """
     module, _, name = dotted_path.rpartition(".")
+    if not module:
+        raise ConfigurationError(f"{setting}: {dotted_path!r} is no dotted path, such as my_company.drydock.{name}")
     try:
         found: Any = getattr(importlib.import_module(module), name)
     except AttributeError as error:

@@ -41,9 +41,7 @@ class OwnSkill(BaseModel):
     triggers: list[str] = Field(description="Words, or patterns of paths, that bring it up.")
     mcp_servers: list[str] = Field(description="The names of MCP servers that it brings.")
     problem: str | None = Field(description="Why it is not told; null if it can be used.")
-    warnings: list[str] = Field(
-        description="What its header names that is not known, and what was meant."
-    )
+    warnings: list[str] = Field(description="What its header names that is not known, and what was meant.")
     content: str | None = Field(description="Its whole text; null in the list.")
 
 

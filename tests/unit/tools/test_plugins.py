@@ -34,6 +34,22 @@ def test_what_cannot_be_a_plugin_is_refused_where_it_is_written(wrong: dict[str,
         PluginRequirement(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("plugins", "problem"),
+    [
+        (("shop",), "sandbox_plugins of Wrong: 'shop' is no PluginRequirement"),
+        ((AgentSkillsRequirement,), "is no PluginRequirement, such as JupyterRequirement"),
+        ((PluginRequirement(name="a"), PluginRequirement(name="a")), "two are called 'a'"),
+    ],
+)
+def test_what_an_agent_class_cannot_have_brought_up_is_refused_where_the_class_is_written(
+    plugins: Any, problem: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        type("Wrong", (CodeActAgent,), {"sandbox_plugins": plugins, "__module__": __name__})
+    assert "Wrong" not in CodeActAgent.list_agents()
+
+
 def test_the_usual_plugins_ask_the_sandbox_for_nothing() -> None:
     assert all(plugin.is_there_already for plugin in DEFAULT_PLUGINS)
     assert not PluginRequirement(name="x", service=PluginService("true")).is_there_already
