@@ -489,6 +489,8 @@ class Conversation:
             hook_config=settings.hooks,
             tags={**self.state.tags, **(tags or {}), **named},
             visualizer=self._work.callbacks.kind_of_view,
+            confirm_subagents=settings.confirm_subagents,
+            git=settings.git,
         )
         fork._work.sessions.settings = replace(fork._work.settings, analyzer=settings.analyzer)
         is_copied = copy_files and not share_files(self.workspace, fork.workspace)

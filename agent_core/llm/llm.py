@@ -15,7 +15,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Protocol, Self, TypeVar, cast
 
-from pydantic import BaseModel, BeforeValidator, PrivateAttr, SerializeAsAny
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    PrivateAttr,
+    SerializationInfo,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from agent_core.errors import FunctionCallValidationError, LLMError
 from agent_core.events.messages import Message
@@ -34,6 +43,7 @@ from agent_core.llm.deltas import DeltaListener, TokenListener, combined_listene
 from agent_core.llm.demo import DemoTransport
 from agent_core.llm.features import ModelFeatures, model_entry
 from agent_core.llm.metrics import CHARS_PER_TOKEN, Metrics
+from agent_core.llm.profiles import EXPOSE_FALLBACKS, FallbackStrategy
 from agent_core.llm.render import WireMessage, adapted, has_images, render_message, texts_of, with_images
 from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, classify
 from agent_core.llm.text_protocol import STOP_WORD, TextCalls
@@ -146,6 +156,22 @@ class LLM(LLMConfig):
     _metrics: Metrics = PrivateAttr(default_factory=Metrics)
     _abilities: tuple[int, ModelFeatures] | None = PrivateAttr(default=None)
     _transport: Transport | None = PrivateAttr(default=None)
+
+    @field_validator("fallback_strategy")
+    @classmethod
+    def _fallbacks_are_models(cls, value: FallbackStrategy | None) -> FallbackStrategy | None:
+        return value.with_models(LLM) if value is not None else None
+
+    @model_serializer(mode="wrap")
+    def _with_fallbacks(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        written: dict[str, Any] = handler(self)
+        strategy = self.fallback_strategy
+        if strategy is not None and info.context and info.context.get(EXPOSE_FALLBACKS):
+            found = strategy.found(LLM)
+            context = {**info.context, EXPOSE_FALLBACKS: False}  # whoever is fallen back to falls back to nothing
+            models = {name: llm.model_dump(mode=info.mode, context=context) for name, llm in found}
+            written["fallback_strategy"] = {"fallback_llms": list(models), "profiles": models} if models else None
+        return written
 
     @property
     def metrics(self) -> Metrics:
@@ -283,7 +309,7 @@ class LLM(LLMConfig):
             except LLMError as error:
                 if llm.fallback_strategy is None or not error.retryable:
                     raise
-                response = await llm._ask_others(llm.fallback_strategy.models(LLM), call)
+                response = await llm._ask_others((other for _, other in llm.fallback_strategy.found(LLM)), call)
                 if response is None:
                     raise
                 return response

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 HOME_VARIABLE = "DRYDOCK_HOME"
 """Names the folder in which programs and servers of this user keep what they share: stored models."""
+
+EXPOSE_FALLBACKS = "expose_fallbacks"
+"""Key of a serialisation context that writes the models of each `FallbackStrategy` along with the model that has it."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -81,10 +84,17 @@ class FallbackStrategy(BaseModel, metaclass=SpelledModel):
     profile_store_dir: Path | None = None
     """Where they are; None means in the user's home."""
     profiles: Mapping[str, Any] | None = Field(default=None, exclude=True, repr=False)
-    """The models themselves by their names, where they are not in files; not stored."""
+    """The models themselves, or their data, by their names, where they are not in files; not stored."""
 
-    def models(self, kind: type[_Model]) -> Iterator[_Model]:
-        """The models in their order; a profile that cannot be read is passed over, with a word in the log."""
+    def with_models(self, kind: type[_Model]) -> Self:
+        """The same with models for the data of `profiles`; raises `ValueError`."""
+        if self.profiles is None:
+            return self
+        models = {name: kind.model_validate(one) for name, one in self.profiles.items()}
+        return self.model_copy(update={"profiles": models})
+
+    def found(self, kind: type[_Model]) -> Iterator[tuple[str, _Model]]:
+        """The models in their order, by name; a profile that cannot be read is passed over, with a word in the log."""
         files = ProfileFiles(self.profile_store_dir)
         for name in self.fallback_llms:
             try:
@@ -95,4 +105,4 @@ class FallbackStrategy(BaseModel, metaclass=SpelledModel):
             except (OSError, ValueError) as error:
                 logger.warning("the fallback %r is passed over: %s", name, error)
                 continue
-            yield model
+            yield name, model

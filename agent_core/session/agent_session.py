@@ -380,6 +380,8 @@ class AgentSession:
                 f"cause: {event.cause} is not the id of an event before this one; the newest is {last}"
             )
         source: Source = "agent" if isinstance(event, Condensation) else "user"  # a program has made it, for the agent
+        if isinstance(event, MessageEvent) and event.source == "environment":
+            source = event.source  # what a program tells the agent beside its user's words
         return await self.stream.add_event(as_sent(event, self.agent), source)
 
     async def tell_hooks_of_end(self, sandbox: SandboxConnection) -> None:

@@ -128,7 +128,7 @@ def with_full_context(agent: AgentBase) -> AgentBase:
 def as_sent(event: AnyEvent, agent: AgentBase) -> AnyEvent:
     """A message of the user with the suffix that the agent's context adds to each; other events as they are."""
     suffix = agent.agent_context.user_message_suffix if agent.agent_context is not None else None
-    if not suffix or not isinstance(event, MessageEvent):
+    if not suffix or not isinstance(event, MessageEvent) or event.source == "environment":
         return event
     return event.model_copy(update={"extended_content": [*event.extended_content, TextContent(text=suffix)]})
 

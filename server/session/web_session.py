@@ -197,7 +197,7 @@ class WebSession:
     async def _send_to(self, agent: LoadedAgent, event: AnyEvent) -> AnyEvent:
         check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
         loaded = self._loaded
-        begins = isinstance(event, MessageEvent) and not event.waits_for_run
+        begins = isinstance(event, MessageEvent) and event.source == "user" and not event.waits_for_run
         if begins and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
             # Recovery looks at it from before the message is in the log until it is dealt with.
             await loaded.recorder.record_state(AgentState.RUNNING)

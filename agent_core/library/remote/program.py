@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
 from agent_core.agent.client_tool import MAX_SECONDS, ClientTool
 from agent_core.agent.system_prompt import user_identity
 from agent_core.events.masking import EXPOSE_SECRETS
+from agent_core.llm.profiles import EXPOSE_FALLBACKS
 from agent_core.security.secrets import SecretRegistry
+from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import INHERIT, AgentDefinition, load_user_agents, registered_definitions
 from agent_core.tools.definition import ToolDefinition
@@ -21,7 +23,7 @@ from agent_core.tools.spec import Tool
 logger = logging.getLogger(__name__)
 
 _OURS: Final = "agent_core."
-_OF_THIS_PROCESS: Final = ("fallback_strategy", "retry_listener", "log_completions_callback", "record_to")
+_OF_THIS_PROCESS: Final = ("retry_listener", "log_completions_callback", "record_to")
 
 
 @dataclass(slots=True)
@@ -38,8 +40,6 @@ def check_for_server(agent: AgentBase, settings: SessionSettings, persistence_di
         raise ValueError("persistence_dir: the server keeps the log; leave it out, and go on by conversation_id")
     if settings.confirm_subagents is not None:
         raise ValueError("confirm_subagents: a server cannot call it; leave it out")
-    if settings.git.repository is not None or settings.git.user_name or settings.git.user_email:
-        raise ValueError("git: a server does not set up a program's repository; have the agent clone it")
     for llm in agent.get_all_llms():
         for name in _OF_THIS_PROCESS:
             if getattr(llm, name) is not None:
@@ -73,19 +73,25 @@ async def program_of(agent: AgentBase, settings: SessionSettings, state: Any) ->
     registry.update(settings.named_secrets)
     described = registry.descriptions()
     values = await registry.environment_for(" ".join(described)) if described else {}
+    whole = {EXPOSE_SECRETS: True, EXPOSE_FALLBACKS: True}
     data = {
-        "agent": sent.model_dump(mode="json", context={EXPOSE_SECRETS: True}),
+        "agent": sent.model_dump(mode="json", context=whole),
         "max_iteration_per_run": settings.max_iterations,
         "max_budget_per_run": settings.max_budget,
         "stuck_detection": settings.stuck_detection,
         "stuck_detection_thresholds": settings.stuck_thresholds.model_dump(mode="json"),
         "security_analyzer": None
         if settings.analyzer is None
-        else settings.analyzer.model_dump(mode="json", context={EXPOSE_SECRETS: True}),
+        else settings.analyzer.model_dump(mode="json", context=whole),
         "hook_config": settings.hooks.model_dump(mode="json"),
         "secrets": {name: {"value": value, "description": described[name]} for name, value in values.items()},
         "agent_definitions": [one.model_dump(mode="json") for one in _kinds(settings)],
     }
+    if settings.git != GitSetup():
+        data["git"] = asdict(settings.git) | {
+            "repository": _repository(settings.git.repository),
+            "organization": _repository(settings.git.organization),
+        }
     return ProgramData(data, own)
 
 
@@ -98,6 +104,13 @@ def _kinds(settings: SessionSettings) -> list[AgentDefinition]:
         else:
             logger.warning("the sub-agent %r is left out: a server has no stored model %r", one.name, one.model)
     return kinds
+
+
+def _repository(repository: Repository | None) -> dict[str, Any] | None:
+    if repository is None:
+        return None
+    token = repository.token.get_secret_value() if repository.token is not None else None
+    return {**asdict(replace(repository, token=None)), "token": token}
 
 
 def _split_tools(agent: AgentBase, state: Any) -> tuple[list[Tool], dict[str, ToolDefinition]]:

@@ -72,7 +72,7 @@ class LogPage(BaseModel):
 class AddedEvent(BaseModel, extra="forbid"):
     """The body of a new event."""
 
-    event: dict[str, Any] = Field(description="With its `kind`; its id, time and source are the server's to say.")
+    event: dict[str, Any] = Field(description="With its `kind`; its id and time are the server's to say.")
 
 
 class Stored(BaseModel):
@@ -226,8 +226,9 @@ async def add_to_log(
 
 def _of_user(data: dict[str, Any]) -> AnyEvent:
     given = {name: value for name, value in data.items() if name not in ("id", "timestamp", "source", "client_key")}
+    beside = data.get("kind") == "MessageEvent" and data.get("source") == "environment"
     try:
-        event = from_data({**given, "source": "user"})
+        event = from_data({**given, "source": "environment" if beside else "user"})
     except ValidationError as error:
         raise plain_error(400, f"event: {problems_in(error, 3)}") from error
     if not isinstance(event, _OF_USERS):

@@ -14,9 +14,11 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    SerializationInfo,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
+    field_serializer,
     model_validator,
 )
 
@@ -28,6 +30,7 @@ from agent_core.events.masking import EXPOSE_SECRETS, SENSITIVE_NAME, SecretMask
 from agent_core.events.schema import problems_in
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.llm import LLM
+from agent_core.llm.profiles import EXPOSE_FALLBACKS
 from agent_core.mcp.config import McpServer, McpServerMap
 from agent_core.mcp.servers import McpRules, servers_of
 from agent_core.memory.condenser import Condenser
@@ -37,7 +40,7 @@ from agent_core.security.confirmation import NeverConfirm
 from agent_core.security.grayswan import MONITOR, GraySwanAnalyzer
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import StaticSecret
-from agent_core.session.repository import GitSetup
+from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
 from agent_core.skills.skill import Skill
@@ -86,6 +89,43 @@ class ProgramSecret(BaseModel, extra="forbid", hide_input_in_errors=True):
     description: str = Field("", max_length=1000)
 
 
+class ProgramRepository(BaseModel, extra="forbid", hide_input_in_errors=True):
+    """A repository: see `agent_core.Repository`."""
+
+    name: str = Field(min_length=1, max_length=500)
+    url: str = Field(pattern="^https?://", max_length=2000)
+    branch: str = Field("", max_length=500)
+    username: str = Field("", max_length=500)
+    token: SecretStr | None = None
+    depth: int = Field(0, ge=0, le=1_000_000, strict=True)
+    limit_seconds: float = Field(600.0, gt=0, le=3600)
+    setup_seconds: float = Field(600.0, gt=0, le=3600)
+    problem: str = Field("", max_length=2000)
+
+    @field_serializer("token", when_used="json")
+    def _written_token(self, value: SecretStr | None, info: SerializationInfo) -> str | None:
+        exposed = value is not None and info.context and info.context.get(EXPOSE_SECRETS)
+        return value.get_secret_value() if value is not None and exposed else None
+
+
+class ProgramGit(BaseModel, extra="forbid", hide_input_in_errors=True):
+    """What git does in the workspace: see `agent_core.GitSetup`."""
+
+    user_name: str = Field("", max_length=500)
+    user_email: str = Field("", max_length=500)
+    repository: ProgramRepository | None = None
+    organization: ProgramRepository | None = None
+
+    @property
+    def setup(self) -> GitSetup:
+        one, other = (None if each is None else Repository(**dict(each)) for each in self.repositories)
+        return GitSetup(one, self.user_name, self.user_email, other)
+
+    @property
+    def repositories(self) -> tuple[ProgramRepository | None, ProgramRepository | None]:
+        return self.repository, self.organization
+
+
 class ProgramSettings(BaseModel):
     """All that `agent_core.Conversation` is given, as data; the conversation has it instead of its user's settings.
 
@@ -104,6 +144,7 @@ class ProgramSettings(BaseModel):
     hook_config: HookConfig = Field(default_factory=HookConfig)
     secrets: dict[str, ProgramSecret] = Field(default_factory=dict, max_length=MAX_SECRETS)
     agent_definitions: list[AgentDefinition] = Field(default_factory=list, max_length=MAX_DEFINITIONS)
+    git: ProgramGit = Field(default_factory=ProgramGit)
 
     @model_validator(mode="after")
     def _can_be_run_here(self) -> Self:
@@ -143,12 +184,12 @@ class ProgramSettings(BaseModel):
     @property
     def hidden(self) -> list[str]:
         """Every secret in it."""
-        parts = [self.agent, self.analyzer, self.secrets, *self.agent_definitions]
+        parts = [self.agent, self.analyzer, self.secrets, self.git, *self.agent_definitions]
         return list(dict.fromkeys(_secrets_in(parts)))
 
     def as_data(self) -> dict[str, Any]:
         """It as JSON with its secrets, from which the same is made again."""
-        data = self.model_dump(mode="json", context={EXPOSE_SECRETS: True})
+        data = self.model_dump(mode="json", context={EXPOSE_SECRETS: True, EXPOSE_FALLBACKS: True})
         data["secrets"] = {
             name: {"value": one.value.get_secret_value(), "description": one.description}
             for name, one in self.secrets.items()
@@ -264,8 +305,8 @@ async def destination_problem(program: ProgramSettings, settings: Settings) -> s
 
 
 def _problems_of_model(llm: LLM, place: str) -> Iterator[str]:
-    if llm.fallback_strategy is not None:
-        yield f"{place}.fallback_strategy: stored profiles are files of this server; leave it out"
+    if llm.fallback_strategy is not None and llm.fallback_strategy.profiles is None:
+        yield f"{place}.fallback_strategy: stored profiles are files of this server; send the models, as profiles"
     if (refused := users_problem(llm)) is not None:
         yield f"{place}.{refused[0]}: {refused[1]}"
     if (problem := address_problem(dict(llm))) is not None:
@@ -357,5 +398,5 @@ def run_by_program(
         mcp_rules=rules,
         own_tools=(),
         sandbox_remarks="",
-        git=GitSetup(),
+        git=program.git.setup,
     )

@@ -124,18 +124,21 @@ async def test_whoever_works_for_a_programs_agent_has_its_model_and_none_of_the_
 async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeServer, tmp_path: Any) -> None:
     async with make_server() as server:
         secrets = {"TOKEN": {"value": "secret-value-456", "description": "of the shop"}}
-        conversation = await server.create(program=program("http://127.0.0.1:9/v1", secrets=secrets))
-        await add(server, conversation, said(f"It is secret-value-456 and {KEY}."))
+        git = {"repository": {"name": "a/b", "url": "http://127.0.0.1:9/a/b", "token": "token-of-git-789"}}
+        whole = program("http://127.0.0.1:9/v1", secrets=secrets, git=git)
+        others = {"b": {"model": "openai/b", "api_key": "key-of-another-321"}}
+        whole["agent"]["llm"]["fallback_strategy"] = {"fallback_llms": ["b"], "profiles": others}
+        hidden = ["secret-value-456", KEY, "token-of-git-789", "key-of-another-321"]
+        conversation = await server.create(program=whole)
+        await add(server, conversation, said(f"It is {', '.join(hidden)}."))
         shown = json.dumps([await log_of(server, conversation), await server.events(conversation)])
-        assert "secret-value-456" not in shown
-        assert KEY not in shown
+        assert not [one for one in hidden if one in shown]
         info = await server.info(conversation)
         assert KEY not in json.dumps(info)
     for path in (tmp_path / "data").rglob("*"):
         if path.is_file():
             data = path.read_bytes()
-            assert KEY.encode() not in data, path
-            assert b"secret-value-456" not in data, path
+            assert not [one for one in hidden if one.encode() in data], path
 
 
 @pytest.mark.parametrize(
@@ -146,6 +149,14 @@ async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeSe
         ({"llm": {"record_to": "/tmp/x"}}, "agent.llm.record_to"),
         ({"llm": {"custom_tokenizer": "/etc/passwd"}}, "agent.llm.custom_tokenizer"),
         ({"llm": {"model": "replay//etc/passwd"}}, "agent.llm.model: a recording is a file"),
+        (
+            {"llm": {"fallback_strategy": {"fallback_llms": ["cheap"]}}},
+            "agent.llm.fallback_strategy: stored profiles are",
+        ),
+        (
+            {"llm": {"fallback_strategy": {"fallback_llms": ["a"], "profiles": {"a": {"record_to": "/tmp/x"}}}}},
+            "agent.llm.record_to: it names a file",
+        ),
         ({"llm": {"log_completions": True}}, "agent.llm.log_completions: it writes files on the server's host"),
         (
             {"llm": {"kind": "RandomRouter", "llms_for_routing": {}, "custom_tokenizer": "/etc/passwd"}},
@@ -446,6 +457,10 @@ async def test_a_program_brings_its_own_and_nothing_beside(server: Server) -> No
     assert (response.status_code, "leave client_tools out" in response.text) == (400, True)
     response = await server.post("/api/conversations", json={"program": {**program(), "colour": 1}})
     assert (response.status_code, "program.colour" in response.text) == (422, True)
+    for url in ("file:///etc", "ext::sh -c id"):
+        git = {"repository": {"name": "a/b", "url": url}}
+        response = await server.post("/api/conversations", json={"program": program(git=git)})
+        assert (response.status_code, "program.git.repository.url" in response.text) == (422, True)
 
 
 async def test_a_server_may_let_nobody_bring_a_model(make_server: MakeServer) -> None:

@@ -15,14 +15,17 @@ from agent_core import (
     Agent,
     Conversation,
     Event,
+    FallbackStrategy,
+    GitSetup,
     ObservationEvent,
+    ProfileStore,
     RemoteError,
     RemoteWorkspace,
     Tool,
     ToolError,
     register_tool,
 )
-from agent_core.testing.model_turns import call, finish
+from agent_core.testing.model_turns import call, fail, finish
 from agent_core.tools import registry
 from drydock_client import NotFoundError, SyncDrydockClient, UnreachableError
 from drydock_client.programs import LogPage, ProgramsApi
@@ -188,6 +191,26 @@ def test_a_wrong_address_token_or_agent_is_a_clear_error(
             pytest.raises(RemoteError, match=problem.replace(".", r"\.")),
         ):
             conversation.send_message("Hello.")
+
+
+def test_the_models_that_one_falls_back_to_and_the_name_on_commits_come_along(
+    start_model: StartModel, running_server: RunningServer, tmp_path: Path
+) -> None:
+    down = start_model(lambda _request: fail(503))
+    other = start_model([call("terminal", {"command": "git config user.name; git config user.email"}), finish("Done.")])
+    ProfileStore(tmp_path).save("other", model(other).model_copy(update={"usage_id": "other"}), include_secrets=True)
+    strategy = FallbackStrategy(fallback_llms=("missing", "other"), profile_store_dir=tmp_path)
+    llm = model(down).model_copy(update={"fallback_strategy": strategy})
+    who = GitSetup(user_name="Mira", user_email="mira@example.org")
+    with Conversation(
+        Agent(llm=llm, tools=TERMINAL), running_server.workspace, git=who, visualizer=None
+    ) as conversation:
+        conversation.send_message("Who am I?")
+        conversation.run()
+        assert status(conversation) == "finished"
+        assert len(down.requests) == len(other.requests) == 2
+        results = [event for event in conversation.state.events if isinstance(event, ObservationEvent)]
+        assert results[0].observation.text.splitlines()[:2] == ["Mira", "mira@example.org"]
 
 
 def test_what_only_a_program_s_own_process_can_have_is_refused_at_once(tmp_path: Path) -> None:

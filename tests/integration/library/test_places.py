@@ -16,6 +16,7 @@ from agent_core import (
     Action,
     Agent,
     AlwaysConfirm,
+    ConfirmRisky,
     Conversation,
     ConversationRunError,
     DockerWorkspace,
@@ -24,6 +25,7 @@ from agent_core import (
     MessageEvent,
     Observation,
     ObservationEvent,
+    PatternSecurityAnalyzer,
     Tool,
     ToolDefinition,
     ToolError,
@@ -387,6 +389,41 @@ def test_another_model_and_other_secrets_count_from_the_next_run_on(start_model:
         conversation.run()
         assert len(second.requests) == 2
         assert "A-LATE-SECRET" in str([event.model_dump() for event in conversation.state.log])
+
+
+def test_a_plugin_and_an_analyzer_count_from_the_next_run_on(
+    start_model: StartModel, place: MakePlace, tmp_path: Path
+) -> None:
+    skill = tmp_path / "boats/skills/knots/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: knots\ndescription: How to tie knots.\n---\nTie a bowline.\n")
+    risky = call("terminal", {"command": "rm -rf / --no-preserve-root"})
+    server = start_model([call("terminal", {"command": "true"}), finish("One."), risky])
+    refused: list[str] = []
+
+    def plug_in(event: Event) -> None:
+        if event.kind == "ActionEvent" and not refused:
+            with pytest.raises(RuntimeError) as caught:
+                conversation.load_plugin(tmp_path / "boats")
+            refused.append(str(caught.value))
+
+    with Conversation(
+        Agent(llm=model(server), tools=TERMINAL), place(), callbacks=[plug_in], visualizer=None
+    ) as conversation:
+        conversation.send_message("One.")
+        conversation.run()
+        assert refused == [f"conversation {conversation.id} is running; pause it first"]
+        assert "knots" not in server.requests[-1].content.decode()
+        conversation.set_confirmation_policy(ConfirmRisky())
+        conversation.set_security_analyzer(PatternSecurityAnalyzer())
+        conversation.load_plugin(tmp_path / "boats")
+        assert (status(conversation), last(conversation).source) == ("finished", "environment")
+        conversation.run()
+        assert len(server.requests) == 2, "a plugin is no word of the user's"
+        conversation.send_message("Two.")
+        conversation.run()
+        assert "How to tie knots." in server.requests[-1].content.decode()
+        assert status(conversation) == "waiting_for_confirmation"
 
 
 def test_the_history_is_condensed_when_the_program_says_so(start_model: StartModel, place: MakePlace) -> None:

@@ -848,6 +848,27 @@ export interface ProfileTest {
   readonly seconds: number;
 }
 
+/** What git does in the workspace: see `agent_core.GitSetup`. */
+export interface ProgramGit {
+  readonly organization?: ProgramRepository | null;
+  readonly repository?: ProgramRepository | null;
+  readonly user_email?: string;
+  readonly user_name?: string;
+}
+
+/** A repository: see `agent_core.Repository`. */
+export interface ProgramRepository {
+  readonly branch?: string;
+  readonly depth?: number;
+  readonly limit_seconds?: number;
+  readonly name: string;
+  readonly problem?: string;
+  readonly setup_seconds?: number;
+  readonly token?: string | null;
+  readonly url: string;
+  readonly username?: string;
+}
+
 /** A value for the commands that name it. */
 export interface ProgramSecret {
   readonly description?: string;
@@ -862,6 +883,7 @@ export interface ProgramSettings {
     readonly tools?: readonly unknown[];
   };
   readonly agent_definitions?: readonly AgentDefinition[];
+  readonly git?: ProgramGit;
   readonly hook_config?: HookConfig;
   readonly max_budget_per_run?: number | null;
   readonly max_iteration_per_run?: number;
