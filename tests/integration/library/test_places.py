@@ -401,7 +401,7 @@ def test_a_plugin_and_an_analyzer_count_from_the_next_run_on(
     server = start_model([call("terminal", {"command": "true"}), finish("One."), risky])
     refused: list[str] = []
 
-    def plug_in(event: Event) -> None:
+    def plug_in(event: Any) -> None:
         if event.kind == "ActionEvent" and not refused:
             with pytest.raises(RuntimeError) as caught:
                 conversation.load_plugin(tmp_path / "boats")
