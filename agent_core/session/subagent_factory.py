@@ -112,11 +112,10 @@ class SubagentFactory:
 
     async def agent(self, order: DelegatedTask) -> tuple[AgentBase, AgentKind | None]:
         """A fresh agent for an order, and its kind, if it is of one; raises `SubAgentError`."""
-        caller, name = self._shared.agent, order.agent_type
+        caller, name, settings = self._shared.agent, order.agent_type, self._shared.settings
         if order.is_class and not is_registered(name):
-            settings = self._shared.settings
-            own = settings.agent_llms.get(name, caller.llm)
-            agent = make_agent_of_class(name, own, order.label, settings.agent_configs.get(name, AgentOptions()))
+            own, options = settings.agent_llms.get(name, caller.llm), settings.agent_configs.get(name, AgentOptions())
+            agent = make_agent_of_class(name, own, order.label, options, settings.purpose_llms)
             if agent is not None:
                 return _with_identity_of(caller, agent), None
         kind = (await self._known()).find(name)
@@ -126,7 +125,7 @@ class SubagentFactory:
         if kind is None or not is_kind_usable(kind):
             known = ", ".join(usable_kinds(await self._known()))
             raise SubAgentError(f"there is no kind of sub-agent called {name[:100]!r} here; there are: {known}")
-        made = make_subagent(kind, caller, order.label, self._shared.settings.stored_models)
+        made = make_subagent(kind, caller, order.label, settings.stored_models, settings.purpose_llms)
         return _with_identity_of(caller, made), kind
 
     async def session(
@@ -253,10 +252,13 @@ DELEGATING: Final = frozenset({"delegate", "task", "task_tool_set", "delegate_to
 """The tools that make sub-agents; any but the main agent gets them only by name."""
 
 
-def make_subagent(kind: AgentKind, caller: AgentBase, label: str, models: StoredModels) -> AgentBase:
+def make_subagent(
+    kind: AgentKind, caller: AgentBase, label: str, models: StoredModels, purposes: Mapping[str, LLM]
+) -> AgentBase:
     """A fresh agent of this kind for a sub-conversation of `caller`; its model is counted under `label`.
 
-    A model that the kind names is one of `models`; where those are files, of the folder that it names, if any.
+    A model that the kind names is one of `models`; where those are files, of the folder that it names, if any. Its
+    condenser asks the one of `purposes` for condensers, or else its own.
 
     Raises `SubAgentError` where its profile, its condenser or a tool is not there.
     """
@@ -277,7 +279,7 @@ def make_subagent(kind: AgentKind, caller: AgentBase, label: str, models: Stored
             if names is None
             else [Tool(name=name) for name in names],
             agent_context=_context(definition, caller.agent_context),
-            condenser=_condenser(definition, llm),
+            condenser=_condenser(definition, purposes.get("condenser", llm)),
             system_prompt_kwargs=dict(caller.system_prompt_kwargs),
             **_servers(definition),
         )
@@ -285,7 +287,9 @@ def make_subagent(kind: AgentKind, caller: AgentBase, label: str, models: Stored
         raise SubAgentError(f"the sub-agent {definition.name!r} cannot be made: {error}") from error
 
 
-def make_agent_of_class(name: str, llm: LLM, label: str, options: AgentOptions) -> AgentBase | None:
+def make_agent_of_class(
+    name: str, llm: LLM, label: str, options: AgentOptions, purposes: Mapping[str, LLM]
+) -> AgentBase | None:
     """A fresh agent of a registered class with this model, and with what is chosen about agents of its class.
 
     None for no such class, or one without its tools.
@@ -294,11 +298,11 @@ def make_agent_of_class(name: str, llm: LLM, label: str, options: AgentOptions) 
         return None
     llm = llm.model_copy(update={"usage_id": label})
     llm.reset_metrics()
-    own, wished = AgentBase.get_cls(name), options.condenser
-    condenser = get_default_condenser(llm) if wished is None else Condenser.from_config(wished, llm)
+    own, wished, summing = AgentBase.get_cls(name), options.condenser, purposes.get("condenser", llm)
+    condenser = get_default_condenser(summing) if wished is None else Condenser.from_config(wished, summing)
     agent = own(llm=llm, condenser=condenser, **options.fields_for(own, model=llm.model))
     if agent.critic is not None:
-        agent = agent.model_copy(update={"critic": given_model(agent.critic, llm, "critic")})
+        agent = agent.model_copy(update={"critic": given_model(agent.critic, purposes.get("critic", llm), "critic")})
     return agent if has_usable_tools(agent.tools) else None
 
 
@@ -325,7 +329,7 @@ def _llm(definition: AgentDefinition, inherited: LLM, models: StoredModels) -> L
         raise SubAgentError(f"the sub-agent {definition.name!r} has no model: {error}") from error
 
 
-def _condenser(definition: AgentDefinition, llm: LLM) -> Condenser | None:
+def _condenser(definition: AgentDefinition, summing: LLM) -> Condenser | None:
     if definition.condenser == "none":
         return None
     if definition.condenser != "default":
@@ -334,7 +338,7 @@ def _condenser(definition: AgentDefinition, llm: LLM) -> Condenser | None:
             return condenser
         # A model's options say where the log is sent, and which files of this host are read and written.
         logger.warning("the sub-agent %r has the usual condenser: a file gives its own a model", definition.name)
-    return get_default_condenser(llm)
+    return get_default_condenser(summing)
 
 
 def _context(definition: AgentDefinition, caller: AgentContext | None) -> AgentContext:

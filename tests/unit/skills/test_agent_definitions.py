@@ -61,10 +61,12 @@ ASKING = Agent(
     llm=LLM(model="openai/m"), tools=[Tool(name="terminal"), Tool(name="delegate"), Tool(name="TaskToolSet")]
 )
 
+CHEAP = LLM(model="openai/cheap")
 
-def made(text: str, asking: Agent = ASKING, level: AgentLevel = "user") -> Agent:
+
+def made(text: str, asking: Agent = ASKING, level: AgentLevel = "user", **purposes: LLM) -> Agent:
     kind = AgentKind(agent_from_text("/home/kind.md", text, level))
-    agent = make_subagent(kind, asking, "task:1", ProfileStore("/nonesuch"))
+    agent = make_subagent(kind, asking, "task:1", ProfileStore("/nonesuch"), purposes)
     assert isinstance(agent, Agent)
     return agent
 
@@ -75,6 +77,12 @@ def test_a_sub_agent_has_the_skills_of_its_project_only_where_the_asking_agent_w
     context = made("---\nname: kind\n---\nDo it.", asking).agent_context
     assert context is not None
     assert context.load_project_skills is wanted
+
+
+def test_a_sub_agents_condenser_asks_the_model_for_condensers_where_there_is_one() -> None:
+    text = "---\nname: kind\n---\nDo it."
+    asked = [{llm.model for llm in llms_in(one.condenser)} for one in (made(text), made(text, condenser=CHEAP))]
+    assert asked == [{"openai/m"}, {"openai/cheap"}]
 
 
 def test_every_field_of_a_file_is_read_and_unknown_ones_are_passed_over() -> None:
