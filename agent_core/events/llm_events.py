@@ -98,9 +98,10 @@ class SystemPromptEvent(LLMConvertibleEvent):
 class MessageEvent(LLMConvertibleEvent):
     """A message of the user, of the agent, or (source environment, role user) a nudge to the agent.
 
-    `wait_for_response`: the agent is done until the user answers. `file_urls` are paths of uploaded files. `seen` is,
-    of what came from the model, the id of the newest event that it had been shown. With `waits_for_run` it lets an
-    agent at rest be, until a `ChangeAgentState` asks for a run.
+    `wait_for_response`: the agent is done until the user answers. `file_urls` are paths of uploaded files, of which
+    the model is told those that the text does not name. `seen` is, of what came from the model, the id of the newest
+    event that it had been shown. With `waits_for_run` it lets an agent at rest be, until a `ChangeAgentState` asks for
+    a run.
     """
 
     kind: Literal["MessageEvent"] = "MessageEvent"
@@ -130,9 +131,12 @@ class MessageEvent(LLMConvertibleEvent):
         return only_text and not self.llm_message.text.strip()
 
     def to_llm_message(self) -> Message:
-        if not self.extended_content:
+        named = self.llm_message.text
+        files = [path for path in self.file_urls or () if path.strip() and path not in named]
+        told = [TextContent(text="\n".join(["Uploaded files:", *files]))] if files else []
+        if not (told or self.extended_content):
             return self.llm_message
-        content = [*self.llm_message.content, *self.extended_content]
+        content = [*self.llm_message.content, *told, *self.extended_content]
         return self.llm_message.model_copy(update={"content": content})
 
 

@@ -103,7 +103,10 @@ class ExperimentConfig(BaseModel):
 
 @router.post("/conversations/{conversation_id}/exp-config")
 async def note_experiment(record: OwnConversation, services: ServicesDependency, body: ExperimentConfig) -> bool:
-    """Note it beside the conversation, where it stays as it was noted first. The answer is always false."""
+    """Note it beside the conversation, where it stays as it was noted first. The answer is always false.
+
+    It is for whoever evaluates the experiment: nothing on this server acts on it.
+    """
     if body.config is not None:
         await services.database.conversations.add_option(record.id, EXPERIMENT, body.config)
     return False

@@ -216,7 +216,7 @@ class SettingsChange(BaseModel):
 
     But for those of `ELSEWHERE`, which are refused.
 
-    `warnings` says of each unknown one that is like a known one which was probably meant.
+    `warnings` says of each unknown one that is like a known one which was probably meant, and of tokens where to.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
@@ -279,6 +279,10 @@ class SettingsChange(BaseModel):
         if isinstance(data, Mapping):
             known = cls.model_fields.keys()
             change._warnings = probably_meant((name for name in data if name not in known | ECHOED), known)
+            if any(
+                isinstance(one, Mapping) and one.get("provider_tokens") for one in (data, data.get("secrets_store"))
+            ):
+                change._warnings.append("provider_tokens was ignored; tokens are stored by POST /api/add-git-providers")
         return change
 
 

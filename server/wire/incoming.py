@@ -175,7 +175,7 @@ def _checked(model: type[_Model], value: dict[str, Any], *, name: str, where: st
 
 
 def _message(args: args_of.MessageArgs, timeout: float | None) -> AnyEvent:
-    if not (args.content.strip() or args.image_urls or args.file_urls):
+    if not (args.content.strip() or args.image_urls or any(path.strip() for path in args.file_urls or ())):
         raise WireError("args.content is empty; write something, or add an image or a file")
     for place, url in enumerate(args.image_urls or ()):
         if _IMAGE.match(url) is None:  # no model takes it, and it would stay in all that the model is told

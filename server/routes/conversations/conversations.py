@@ -31,7 +31,13 @@ from server.dependencies import (
     find_conversation,
 )
 from server.errors import ConversationNotFoundError, ReplyError, status_of
-from server.routes.conversations.new_conversation import ConversationReply, check_program, create_once, is_unguessable
+from server.routes.conversations.new_conversation import (
+    MAX_TITLE_CHARS,
+    ConversationReply,
+    check_program,
+    create_once,
+    is_unguessable,
+)
 from server.routes.query import PageId, RepositoryQuery
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
@@ -64,7 +70,7 @@ ConversationTrigger = Literal[
 """What a conversation may come from."""
 
 
-Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE_CHARS)]
 
 
 class ConversationInfo(BaseModel):
@@ -107,7 +113,9 @@ class TitleChange(BaseModel, extra="forbid"):
 class StartOptions(BaseModel):
     """The body of a start."""
 
-    providers_set: list[Provider] | None = None
+    providers_set: list[Provider] | None = Field(
+        None, description="The client's own, and only checked: agents have every token that is stored."
+    )
 
 
 @router.get("", response_model=ConversationList, responses=errors(400))
@@ -118,7 +126,9 @@ async def list_conversations(
     page_id: PageId = None,
     selected_repository: RepositoryQuery = None,
     conversation_trigger: ConversationTrigger | None = None,
-    include_sub_conversations: bool = False,
+    include_sub_conversations: Annotated[
+        bool, Query(description="Without effect: sub-agents have logs of their own, but no conversations.")
+    ] = False,
 ) -> dict[str, Any]:
     """A page of conversations, newest first."""
     page = await conversation_page(services, identity, limit, page_id, selected_repository, conversation_trigger)

@@ -61,6 +61,8 @@ BEGINNING = 50
 """Within how many events the first message stands, if it was sent when the conversation was made."""
 
 
+MAX_TITLE_CHARS: Final = 200
+
 _WITH_USER = re.compile(r"https?://[^/?#]*@")
 
 
@@ -193,7 +195,11 @@ class CreateMicroagent(BaseModel, extra="forbid", strict=True):
 
     repo: str = Field(min_length=1, max_length=500)
     git_provider: Provider | None = None
-    title: str | None = None
+    title: str | None = Field(None, description="The conversation's title, cut to 200 characters.")
+
+    @property
+    def conversation_title(self) -> str | None:
+        return " ".join((self.title or "").split())[:MAX_TITLE_CHARS] or None
 
 
 class NewConversation(BaseModel, extra="forbid", strict=True, hide_input_in_errors=True):
@@ -418,10 +424,13 @@ async def _store(
     sandbox: ChosenSandbox,
 ) -> ConversationRecord:
     options: dict[str, Any] = {SANDBOX: sandbox.model_dump(mode="json", exclude_none=True)}
-    if request.conversation_instructions:
+    title = request.create_microagent.conversation_title if request.create_microagent is not None else None
+    if request.conversation_instructions or title:
         masker = await masker_of(services.database, identity.user_id)
         masker.add(agent_servers(None, request.mcp_config or McpConfig()).secrets)
-        options["conversation_instructions"] = masker.text(request.conversation_instructions)
+        title = masker.text(title) if title else None
+        if request.conversation_instructions:
+            options["conversation_instructions"] = masker.text(request.conversation_instructions)
     if request.mcp_config is not None:
         options[OWN_SERVERS] = sealed_servers(services.database.secrets, conversation_id, request.mcp_config)
     if request.agent_options is not None:
@@ -436,6 +445,7 @@ async def _store(
     record = ConversationRecord(
         id=conversation_id,
         user_id=identity.user_id,
+        title=title,
         created_at=now,
         last_updated_at=now,
         trigger=request.trigger,

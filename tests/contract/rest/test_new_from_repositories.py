@@ -120,6 +120,19 @@ async def test_a_wish_for_a_microagent_names_the_repository_and_where_the_conver
         assert len(found.json()["results"]) == 2
 
 
+async def test_a_wish_for_a_microagent_gives_the_conversation_its_title(make_server: MakeServer) -> None:
+    async with make_server(sandbox_network="none") as server:
+        await server.post("/api/secrets", json={"name": "TIDE_KEY", "value": "high-water-mark"})
+        for title, shown in (
+            ("  Tides \n of high-water-mark", "Tides of <secret_hidden>"),
+            ("潮" * 300, "潮" * 200),
+            (" ", None),
+        ):
+            made = await server.create(create_microagent={"repo": "ann/boat", "title": title})
+            assert (await server.info(made))["title"] == (shown or f"Conversation {made[:5]}")
+            await server.post(f"/api/conversations/{made}/stop")
+
+
 async def test_cards_that_cannot_be_begun_with_are_refused(server: Server) -> None:
     cards: list[tuple[dict[str, Any], int, str]] = [
         ({"suggested_task": {**TASK, "task_type": "OPEN_PR"}}, 400, "OPEN_PR stands for no work"),

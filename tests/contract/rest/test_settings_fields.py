@@ -193,7 +193,7 @@ async def test_a_wrong_value_is_a_422_that_names_its_field_and_nothing_is_stored
 async def test_a_wrong_agent_or_address_is_told_with_what_to_write_instead(server: Server) -> None:
     secret = "http://user:do-not-tell@a.example:0/v1"
     for field, wrong, fix in (
-        ("agent", "NoSuchAgent", "choose one of "),
+        ("agent", "CodeActAgnt", "did you mean 'CodeActAgent'?"),
         ("llm_base_url", "a.example", "the address begins with http:// or https://, such as http://127.0.0.1"),
         ("llm_base_url", "http://", "the address names a host"),
         ("llm_base_url", "http://a b", "holds a space or a character that cannot be seen; leave it out"),
@@ -269,7 +269,7 @@ async def test_the_empty_search_key_that_clients_send_along_keeps_it_and_an_empt
 
 
 async def test_what_is_only_told_and_what_is_unknown_is_ignored(server: Server) -> None:
-    told = {"provider_tokens_set": {"github": None}, "secrets_store": {"provider_tokens": {"github": "t"}}}
+    told = {"provider_tokens_set": {"github": None}, "secrets_store": {"provider_tokens": {}}}
     await store(server, language="de", llm_api_key_set=True, unknown={"a": [1]}, **told)
     found = await settings(server)
     assert {name: found[name] for name in TOLD} == TOLD

@@ -54,5 +54,11 @@ async def test_settings_ignore_what_they_do_not_know_and_say_what_was_probably_m
         assert (stored["confirmation_mode"], stored["language"]) == (None, "en")
         echo = await server.post("/api/settings", json=stored)
         assert echo.json() == {"message": "Settings stored"}, "what was answered can be sent back"
+        for given in (
+            {"provider_tokens": {"github": {"token": "t"}}},
+            {"secrets_store": {"provider_tokens": {"a": "t"}}},
+        ):
+            [told] = (await server.post("/api/settings", json=given)).json()["warnings"]
+            assert told == "provider_tokens was ignored; tokens are stored by POST /api/add-git-providers"
         many = {f"languag{number}" + "e" * (number * 90): "x" for number in range(50)}
         assert len((await server.post("/api/settings", json=many)).json().get("warnings", [])) <= 12

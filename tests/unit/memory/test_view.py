@@ -304,3 +304,16 @@ def test_the_users_first_words_are_told_as_long_as_no_summary_stands_for_them() 
     assert [message.text for message in shown(*log, gone)] == ["build a boat", "done", "and now?"]
     summed_up = gone.model_copy(update={"summary": "a boat was built", "summary_offset": 0})
     assert not any("build a boat" in message.text for message in shown(*log, summed_up))
+
+
+def test_a_model_is_told_the_uploaded_files_that_a_message_does_not_name() -> None:
+    names = ["/workspace/a.txt", "/workspace/b c.txt", " "]
+    nameless, some, every = (
+        MessageEvent(id=number, source="user", llm_message=Message.user(text), file_urls=names)
+        for number, text in enumerate(("", "Read /workspace/a.txt first.", " ".join(names)))
+    )
+    texts = [event.to_llm_message().text for event in (nameless, some, every)]
+    assert texts[0].strip() == "Uploaded files:\n/workspace/a.txt\n/workspace/b c.txt"
+    assert texts[1] == "Read /workspace/a.txt first.\nUploaded files:\n/workspace/b c.txt"
+    assert every.to_llm_message() == every.llm_message
+    assert View.from_log([some]).messages()[0].text == texts[1]

@@ -230,6 +230,7 @@ REFUSED: list[tuple[Any, str]] = [
         {"action": "message", "args": {"content": " \n"}},
         "args.content is empty; write something, or add an image or a file",
     ),
+    (message(content="", file_urls=[" "]), "args.content is empty; write something, or add an image or a file"),
     (message(wait_for_response=1), "args.wait_for_response: input should be a valid boolean for 'message'"),
     (message(image_urls=[1]), "args.image_urls.0: input should be a valid string for 'message'"),
     (message(image_urls=["data:image/png;base64,AA==", "x"]), "args.image_urls.1 is no image; send its data URL, "),
