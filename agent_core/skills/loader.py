@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -251,6 +252,8 @@ REF_VARIABLE: Final = "EXTENSIONS_REF"
 DEFAULT_REF: Final = "main"
 CACHE: Final = ".openhands/cache/extensions"
 REFRESH_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 300.0
+"""After which a repository is asked again that could not be fetched: whoever needs its skills waits for it."""
 GIT_SECONDS: Final = 30.0
 MAX_LIST_BYTES: Final = 1024 * 1024
 
@@ -265,8 +268,8 @@ def load_public_skills(
 ) -> list[Skill]:
     """The skills of the configured repository and of the `others`, the first of each name; may take a while.
 
-    A repository is fetched at most once a minute; one that cannot be reached is used as it was, what is broken left
-    out, and `report` told.
+    A repository is fetched at most once a minute; one that cannot be reached is used as it was, and asked again after
+    `RETRY_SECONDS`. What is broken is left out, and `report` told.
     """
     first = environment.get(URL_VARIABLE, "").strip()
     ref = environment.get(REF_VARIABLE, "").strip() or DEFAULT_REF
@@ -280,10 +283,12 @@ def _root_of(source: str, ref: str, cache: Path) -> Path | None:
     if (folder := Path(source).expanduser()).is_dir():
         return folder
     root = cache / hashlib.sha256(f"{source}\n{ref}".encode()).hexdigest()[:24]
-    fetched = root / ".git/fetched-at"
+    fetched, failed = root / ".git/fetched-at", cache / f"{root.name}.failed"
     try:
-        if fetched.exists() and time.time() - fetched.stat().st_mtime < REFRESH_SECONDS:
+        if _is_younger(fetched, REFRESH_SECONDS):
             return root
+        if _is_younger(failed, RETRY_SECONDS):
+            return root if (root / ".git").is_dir() else None
         if (root / ".git").is_dir():
             _remove_old_locks(root / ".git")
             _git("-C", str(root), "fetch", "-q", "--depth", "1", "origin", ref)
@@ -295,15 +300,22 @@ def _root_of(source: str, ref: str, cache: Path) -> Path | None:
                 _git("clone", "-q", "--depth", "1", "--branch", ref, "--", source, f"{made}/clone")
                 Path(made, "clone").rename(root)
         fetched.touch()
+        failed.unlink(missing_ok=True)
     except (OSError, subprocess.SubprocessError) as error:
         is_old = (root / ".git").is_dir()
         old = "the skills fetched before are used" if is_old else "its skills are left out"
         reason = str(error)
         if isinstance(error, subprocess.CalledProcessError):
             reason = " ".join(str(error.stderr).split())[:500]
+        with suppress(OSError):
+            failed.touch()
         logger.warning("the public skills of %s cannot be fetched, %s: %s", source, old, reason)
         return root if is_old else None
     return root
+
+
+def _is_younger(file: Path, seconds: float) -> bool:
+    return file.exists() and time.time() - file.stat().st_mtime < seconds
 
 
 def _remove_old_locks(folder: Path) -> None:

@@ -80,6 +80,8 @@ def test_a_repository_is_cloned_at_its_branch_and_used_as_it_was_when_it_is_gone
     git(origin, "commit", "-q", "-m", "oars")
     assert found() == ["boats", "fish", "nets"], "another git may be at work"
     os.utime(lock, (0, 0))
+    assert found() == ["boats", "fish", "nets"], "it was tried a moment ago"
+    monkeypatch.setattr("agent_core.skills.loader.RETRY_SECONDS", -1.0)
     assert found() == ["boats", "fish", "nets", "oars"], "one that was killed has left it"
     origin.rename(tmp_path / "moved")
     assert found() == ["boats", "fish", "nets", "oars"]
@@ -103,6 +105,7 @@ def test_a_repository_that_was_fetched_in_part_is_fetched_again(
     with monkeypatch.context() as patched:
         patched.setenv("PATH", f"{tmp_path / 'broken'}:/usr/bin:/bin")
         assert load_public_skills(MARKETPLACE, environment=environment, cache=cache) == []
+    monkeypatch.setattr("agent_core.skills.loader.RETRY_SECONDS", 0.0)
     found = load_public_skills(MARKETPLACE, environment=environment, cache=cache)
     assert sorted(skill.name for skill in found) == ["boats", "fish"]
 
