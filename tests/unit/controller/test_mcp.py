@@ -176,6 +176,19 @@ async def test_the_filter_of_an_agent_counts_for_the_tools_of_servers() -> None:
         assert sorted(stage.session._tool_servers.tools) == ["count", "finish", "terminal", "think"]
 
 
+async def test_a_tool_whose_name_takes_the_filter_too_long_is_left_out_and_told() -> None:
+    agent = CodeActAgent(
+        llm=LLM(model="openai/stage"),
+        mcp_config={"one": McpServer.model_validate(fake("echo", "b" * 60))},
+        filter_tools_regex="(b|bb)+c|echo|terminal",
+    )
+    async with served({}, agent=agent) as stage:
+        failed = await found(stage, is_kind(ToolServerFailed))
+        assert isinstance(failed, ToolServerFailed)
+        assert f"its tool '{'b' * 60}' is left out: filter_tools_regex: " in failed.detail
+        assert sorted(stage.session._tool_servers.tools) == ["echo", "finish", "terminal", "think"]
+
+
 async def test_an_agent_without_mcp_starts_no_server(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     config = {"one": McpServer.model_validate(fake("echo", pids=str(pids)))}

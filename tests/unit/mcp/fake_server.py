@@ -37,6 +37,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "huge": {"inputSchema": NUMBER},
     "grow": {"inputSchema": NOTHING},
     "odd.name/here": {"inputSchema": NOTHING},
+    "b" * 60: {"inputSchema": NOTHING},
     "broken": {"inputSchema": {"type": "object", "properties": {"x": {"type": "nonsense"}}}},
     "own": {
         "inputSchema": {
