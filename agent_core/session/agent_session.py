@@ -295,7 +295,7 @@ class AgentSession:
             await prepare_tools(self._tools.values(), self.sandbox)
             # A sub-agent's sandbox is its parent's, who has brought up what is there.
             if isinstance(self.sandbox, SandboxConnection):
-                if not self.sandbox.sandbox.survived:
+                if not (self.sandbox.sandbox.survived and await self._plugins.are_up(self.sandbox)):
                     await self._plugins.bring_up(self.sandbox)
                 self.sandbox.prepare = self._prepare
             self._tool_servers.sandbox_is_up()

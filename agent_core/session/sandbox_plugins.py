@@ -12,9 +12,13 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.session.repository import report
 from agent_core.tools.context import SandboxAccess
-from agent_core.tools.plugins import PluginRequirement
+from agent_core.tools.plugins import PLUGINS_FOLDER, PluginRequirement
 
 SETTING_UP_PLUGIN: Final = "STATUS$SETTING_UP_WORKSPACE"
+
+_MARK: Final = f"{PLUGINS_FOLDER}/.up"
+"""Is there once all were brought up: a server that ended before finds the sandbox at work, and its plugins in part."""
+_MARK_SECONDS: Final = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +33,15 @@ class SandboxPlugins:
     def __bool__(self) -> bool:
         return bool(self._plugins)
 
+    async def are_up(self, sandbox: SandboxAccess) -> bool:
+        """Whether they were brought up, all of them, in this sandbox, which was at work all the time."""
+        return not self._plugins or await _marked(sandbox, f"test -e {_MARK}")
+
     async def bring_up(self, sandbox: SandboxAccess) -> None:
-        """One after the other; a failure is told, and the others are brought up. Raises `SandboxLostError`."""
+        """One after the other; a failure is told, and the others are brought up. Raises `SandboxError`."""
+        if not self._plugins:
+            return
+        await _marked(sandbox, f"rm -f {_MARK}")
         for plugin in self._plugins:
             self._stream.publish(StatusNotice(SETTING_UP_PLUGIN, f"Setting up the plugin {plugin.name}..."))
             try:
@@ -46,5 +57,12 @@ class SandboxPlugins:
                 logger.exception("the plugin %s failed", plugin.name)
                 await self._failed(plugin, f"{type(error).__name__}: {error}")
 
+        await _marked(sandbox, f"mkdir -p {PLUGINS_FOLDER} && touch {_MARK}")
+
     async def _failed(self, plugin: PluginRequirement, problem: str) -> None:
         await report(self._stream, f"The plugin {plugin.name} could not be set up: {problem}")
+
+
+async def _marked(sandbox: SandboxAccess, command: str) -> bool:
+    args = {"command": command, "fresh": True, "timeout": _MARK_SECONDS}
+    return bool((await sandbox.request("shell.run", args, limit_seconds=2 * _MARK_SECONDS)).result["exit_code"] == 0)

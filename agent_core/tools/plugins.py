@@ -15,6 +15,8 @@ from agent_core.tools.context import SandboxAccess
 
 OUTPUT_CHARS: Final = 2_000
 MAX_FILE_BYTES: Final = 512 * 1024
+PLUGINS_FOLDER: Final = '"$HOME/.drydock-plugins"'
+"""As a shell reads it."""
 _MARGIN_SECONDS: Final = 30.0
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -100,7 +102,7 @@ class PluginRequirement:
 
     @property
     def _folder(self) -> str:
-        return f'export PLUGIN_DIR="$HOME/.drydock-plugins/{self.name}"; mkdir -p "$PLUGIN_DIR"; {self._exports}'
+        return f'export PLUGIN_DIR={PLUGINS_FOLDER}/{self.name}; mkdir -p "$PLUGIN_DIR"; {self._exports}'
 
     async def _run(self, sandbox: SandboxAccess, command: str, what: str) -> None:
         result = await self._shell(sandbox, f"{self._folder}\n{command}", fresh=True)

@@ -54,6 +54,12 @@ class GreetingAgent(CodeActAgent):
     )
 
 
+class CountingAgent(CodeActAgent):
+    sandbox_plugins: ClassVar[tuple[PluginRequirement, ...]] = (
+        PluginRequirement(name="counting", setup=("echo up >> order",)),
+    )
+
+
 class PlainAgent(CodeActAgent):
     sandbox_plugins: ClassVar[tuple[PluginRequirement, ...]] = (AgentSkillsRequirement(),)
 
@@ -86,6 +92,26 @@ async def test_plugins_are_brought_up_in_order_and_again_with_the_sandbox(house:
         await session.send(user("again"))
         events = await until_state(session, AgentState.FINISHED, after=events[-1].id)
     assert results(events)[0].startswith("it's me"), "the service is there before the command that woke the sandbox"
+
+
+@pytest.mark.timeout(240)
+async def test_plugins_are_brought_up_again_in_a_sandbox_that_a_server_has_left_before_they_were_there(
+    house: House,
+) -> None:
+    async def ups() -> str:
+        async with house.running(model, conversation_id="c-counting", agent_class="CountingAgent") as session:
+            found = await session.sandbox.request("shell.run", {"command": "cat order", "fresh": True})
+            if is_cut_off:
+                await session.sandbox.request("shell.run", {"command": "rm ~/.drydock-plugins/.up", "fresh": True})
+            return str(found.result["output"])
+
+    model = await house.model([])
+    is_cut_off = False
+    assert await ups() == "up\n"
+    is_cut_off = True
+    assert await ups() == "up\n", "the sandbox was at work all the time"
+    is_cut_off = False
+    assert await ups() == "up\nup\n"
 
 
 @pytest.mark.timeout(120)
