@@ -26,7 +26,7 @@ from agent_core.agent.base import AgentBase, llms_in
 from agent_core.controller.stuck import StuckDetectionThresholds
 from agent_core.destinations import DestinationError, Destinations, is_loopback
 from agent_core.events.llm_events import SystemPromptEvent
-from agent_core.events.masking import EXPOSE_SECRETS, SENSITIVE_NAME, SecretMasker
+from agent_core.events.masking import EXPOSE_SECRETS, SENSITIVE_NAME, SecretMasker, secrets_in_address
 from agent_core.events.schema import problems_in
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.llm import LLM
@@ -58,6 +58,7 @@ PROGRAM: Final = "program"
 
 MAX_SECRETS: Final = 200
 MAX_DEFINITIONS: Final = 100
+MAX_MONITORS: Final = 10
 SHOWN_PROBLEMS: Final = 3
 _SERVERS: Final[TypeAdapter[dict[str, McpServer]]] = TypeAdapter(McpServerMap)
 
@@ -207,6 +208,8 @@ def _secrets_in(value: Any) -> Iterator[str]:
                 yield found.get_secret_value()
             case LLMConfig() | McpServer():
                 yield from found.secrets
+            case ProgramRepository():
+                yield from secrets_in_address(found.url)
             case Tool():
                 texts = ((name, text) for name, text in found.params.items() if isinstance(text, str))
                 yield from (text for name, text in texts if SENSITIVE_NAME.search(name))
@@ -273,7 +276,11 @@ def _problems(program: ProgramSettings) -> Iterator[str]:
 
 
 def _problems_of_analyzer(analyzer: SecurityAnalyzer | None) -> Iterator[str]:
-    for monitor in _monitors(analyzer):
+    monitors = list(_monitors(analyzer))
+    if len(monitors) > MAX_MONITORS:
+        count = len(monitors)
+        yield f"security_analyzer: {count} of its parts ask a service about each action; give {MAX_MONITORS} at most"
+    for monitor in monitors:
         if monitor.api_key is None and monitor.api_url != MONITOR:
             yield "security_analyzer.api_key: give one with api_url; this server's own goes to no other address"
     for llm in llms_in(analyzer):
