@@ -93,6 +93,8 @@ async def attachment(
     """What `Sandbox.attach` gives: the stream that its start has opened, while that lasts, or else another one."""
     stream = fresh
     if stream is None or stream.ended:
+        if stream is not None:
+            stream.abort()  # its end alone leaves it open
         if await sandbox.poll() is not SandboxStatus.RUNNING:
             raise SandboxLostError("The sandbox is not running any more.")
         try:

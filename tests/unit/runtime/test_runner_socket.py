@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_core.runtime.channel.runner_stream import connect, connect_below
+from agent_core.errors import SandboxLostError
+from agent_core.runtime.channel.runner_stream import RunnerStream, attachment, connect, connect_below
 from agent_core.runtime.docker import sandbox as docker_sandbox
+from agent_core.runtime.sandbox import SandboxSpec
+from agent_core.testing.fake_sandbox import FakeProvider
 from runtime_images.runner import wire
 from tests.listening import listening_at
+from tests.waiting import until
 
 HELLO = wire.encode({"hello": {}})
 
@@ -82,3 +86,23 @@ async def test_no_descriptor_stays_open(root: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("pid", [0, os.getpid(), 2**22 + 1], ids=["none", "another", "too large"])
 async def test_a_process_that_is_not_of_the_container_is_no_way_in(pid: int) -> None:
     assert await docker_sandbox.connect({"Id": "f" * 64, "State": {"Pid": pid}}) is None
+
+
+async def test_a_stream_that_has_ended_before_it_is_taken_is_closed(root: int, tmp_path: Path) -> None:
+    async def greet_and_go(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HELLO)
+
+    sandbox = FakeProvider().create(SandboxSpec("c", "i", image="", data_dir=str(tmp_path)))
+    (tmp_path / "root/state").mkdir()
+    async with listening_at(tmp_path / "root/state/s", greet_and_go):
+        stream = await connect_below(root, "/state/s", os.getpid())
+        assert stream is not None
+        assert await stream.first_word()
+        await until(lambda: stream.ended)
+
+        async def connect_again() -> RunnerStream:
+            raise AssertionError("a sandbox that does not run is not connected to")
+
+        with pytest.raises(SandboxLostError):
+            await attachment(sandbox, stream, connect_again)
+        assert stream.transport.is_closing()
