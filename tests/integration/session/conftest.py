@@ -27,7 +27,7 @@ from agent_core.session.settings import SessionSettings
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Call, Turn
 
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 90.0  # the first model loads its library, which takes a busy machine a while
 
 
 def user(text: str) -> MessageEvent:
