@@ -149,14 +149,23 @@ def _install(
     abandoned: threading.Event,
 ) -> None:
     """Run the commands and keep what they made as an image (in a thread)."""
+    from docker.errors import APIError
+
     assert spec.extra_deps is not None  # noqa: S101 - as above
+    failed = f"What is wanted in the sandbox could not be installed in {spec.image}:"
     helper = f"drydock-derive-{secrets.token_hex(6)}"
     container = client.create_container_from_config(config, helper)["Id"]
     try:
         began = time.monotonic()
         client.start(container)
-        problem = _until_it_ends(client, container, spec, tell, abandoned)
-        state = client.inspect_container(container)["State"]
+        try:
+            problem = _until_it_ends(client, container, spec, tell, abandoned)
+            state = client.inspect_container(container)["State"]
+        except APIError as error:
+            if error.status_code not in (404, 409):
+                raise
+            # Not as the engine says it, which would be taken for a sandbox that is to be made again.
+            raise SandboxError(f"{failed} its container was removed meanwhile.", code="deps_failed") from None
         is_over = time.monotonic() - began >= max(1, round(spec.extra_deps.limit_seconds))
         if not problem and state["ExitCode"] in _KILLED and is_over and not state.get("OOMKilled"):
             problem = f"they had not ended after {spec.extra_deps.limit_seconds:g} s (runtime_extra_deps_seconds)"
@@ -165,8 +174,7 @@ def _install(
         if problem:
             words = str(client.logs(container, tail=30), "utf-8", "replace").strip()[-_TAIL_CHARS:]
             raise SandboxError(
-                f"What is wanted in the sandbox could not be installed in {spec.image}: {problem}; the last words of"
-                f" the commands: {words or '(none)'}.",
+                f"{failed} {problem}; the last words of the commands: {words or '(none)'}.",
                 code="deps_failed",
                 fix="Mend the commands in runtime_extra_deps, or leave them out, and begin a conversation with that.",
             )

@@ -37,6 +37,11 @@ def helpers(engine: Any, kit: SandboxKit) -> list[str]:
     return [one["Id"] for one in engine.containers(all=True, filters={"label": labels})]
 
 
+def installs(engine: Any, kit: SandboxKit) -> bool:
+    """Whether it is at it."""
+    return any(engine.inspect_container(one)["State"]["Running"] for one in helpers(engine, kit))
+
+
 def commands(text: str = "", limit: float = 60.0) -> ExtraDeps:
     """Commands that nobody has run before."""
     made = "mkdir -p /opt/own && printf '#!/bin/sh\\necho made' > /usr/local/bin/made && chmod 755 /usr/local/bin/made"
@@ -125,9 +130,9 @@ async def test_what_a_server_that_was_killed_was_installing_is_removed_by_the_ne
     docker_kit: SandboxKit, engine: Any
 ) -> None:
     starting = asyncio.create_task(docker_kit.connect("slow", extra_deps=commands("sleep 60")).start())
-    await eventually(lambda: helpers(engine, docker_kit), limit=30)
+    await eventually(lambda: installs(engine, docker_kit), limit=30)
     await docker_kit.provider.reap(docker_kit.instance, [])
-    with pytest.raises(SandboxError):
+    with pytest.raises(SandboxError, match="could not be installed"):
         await starting
     assert helpers(engine, docker_kit) == []
 
