@@ -23,7 +23,7 @@ _END_OF_STREAM = b"data: [DONE]\n\n"
 _END_OF_BODY = b"0\r\n\r\n"
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
 _RESPONSES = "/responses"
-_PATHS = ("/chat/completions", "/messages", _RESPONSES)
+_PATHS = ("/chat/completions", "/messages", ":streamGenerateContent", _RESPONSES)
 
 
 @dataclass(frozen=True)

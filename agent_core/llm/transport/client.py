@@ -130,6 +130,9 @@ class LiteLLMClient:
             await self._library.close_clients()
 
 
+_GEMINI: Final = "vertex_and_google_ai_studio_gemini"
+"""Litellm's module of Gemini, whichever way it is reached."""
+
 _NO_KEY: Final = SecretStr("none")
 """In the place of a key for an address of one's own, so that litellm looks for none in the environment."""
 
@@ -172,10 +175,11 @@ async def _from_provider(
             )
         finally:
             _may_mend.reset(may_mend)
+        ended = _heard_by_gemini(stream)
         async with aclosing(stream):
             async for piece in stream:
                 yield _chunk(piece)
-        is_complete = getattr(stream, "received_finish_reason", "stop") is not None
+        is_complete = bool(ended) or getattr(stream, "received_finish_reason", "stop") is not None
     except LLMError:
         raise
     except Exception as error:  # noqa: BLE001 (litellm raises what it likes; all of it is a failed call)
@@ -184,6 +188,34 @@ async def _from_provider(
         raise from_exception(endpoint, error, secrets=keys) from None
     if not is_complete:
         raise build(endpoint, LLMInternalError, f"Model {endpoint.label} cut its answer off before the end")
+
+
+def _heard_by_gemini(stream: Any) -> list[object]:
+    """Will hold why Gemini ended its answer, once it has: litellm takes each of its pieces for a last one, and none.
+
+    Empty for what is no stream of Gemini's.
+    """
+    reasons: list[object] = []
+    make_call = getattr(stream, "make_call", None)
+    if make_call is None:
+        return reasons
+
+    async def listened_to(**options: Any) -> Any:
+        pieces = await make_call(**options)
+        if type(pieces).__module__.endswith(_GEMINI):
+            parse = pieces.chunk_parser
+
+            def heard(chunk: dict[str, Any]) -> Any:
+                blocked = (chunk.get("promptFeedback") or {}).get("blockReason")
+                ends = [one.get("finishReason") for one in chunk.get("candidates") or ()]
+                reasons.extend(filter(None, [blocked, *ends]))
+                return parse(chunk=chunk)
+
+            pieces.chunk_parser = heard
+        return pieces
+
+    stream.make_call = listened_to
+    return reasons
 
 
 def _chunk(piece: Any) -> Chunk:

@@ -109,6 +109,39 @@ def anthropic_stream(*, cut: bool = False) -> Turn:
     return Turn(body=text, content_type="text/event-stream")
 
 
+def gemini_stream(*parts: dict[str, Any], cut: bool = False) -> Turn:
+    pieces = [{"candidates": [{"content": {"role": "model", "parts": [part]}, "index": 0}]} for part in parts]
+    if not cut:
+        pieces[-1]["candidates"][0]["finishReason"] = "STOP"
+    text = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces)
+    return Turn(body=text, content_type="text/event-stream")
+
+
+def gemini(server: ModelServer) -> LLM:
+    options: dict[str, Any] = {"num_retries": 1, "litellm_extra_body": {"metadata": {"team": "a"}}}
+    return LLM(model="gemini/gemini-2.5-flash", base_url=server.origin, api_key=SecretStr("key-of-gemini"), **options)
+
+
+async def test_gemini_answers_with_text_and_calls_and_gets_what_is_configured() -> None:
+    calls = {"functionCall": {"name": "terminal", "args": {"command": "ls"}}}
+    async with ModelServer([gemini_stream({"text": "Let me "}, {"text": "look."}, calls)]) as server:
+        response = await gemini(server).acompletion(HELLO, TOOLS, context=CallContext(session_id="c1"))
+        body = server.last_request.json
+    assert response.message.text == "Let me look."
+    assert [(one.name, json.loads(one.arguments)) for one in response.message.tool_calls or ()] == [
+        ("terminal", {"command": "ls"})
+    ]
+    assert server.last_request.headers["x-goog-api-key"] == "key-of-gemini"
+    assert (body["metadata"]["session_id"], body["metadata"]["team"]) == ("c1", "a")
+    assert body["tools"][0]["function_declarations"][0]["name"] == "terminal"
+
+
+async def test_an_answer_of_gemini_that_breaks_off_is_no_answer() -> None:
+    async with ModelServer([gemini_stream({"text": "Let me "}, cut=True)]) as server:
+        with pytest.raises(LLMError, match="cut its answer off"):
+            await gemini(server).acompletion(HELLO, TOOLS)
+
+
 def claude(server: ModelServer, **options: Any) -> LLM:
     return LLM(
         model="anthropic/claude-sonnet-4-5",
