@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
-from drydock_client.errors import LimitError, NotDrydockError, NotFoundError
+from drydock_client.errors import LimitError, NotDrydockError, NotFoundError, spelled
 from drydock_client.events import RESTING, Event, State, Unknown, read_event
 from drydock_client.http import DEFAULT_URL, Http, without_none
 from drydock_client.live import Connector, Following, LiveConnection
@@ -39,6 +39,7 @@ PAGE: Final = 100
 EVENT_ID_HEADER: Final = "X-Event-Id"
 
 
+@spelled
 class DrydockClient:
     """A client of one server, for programs with an event loop.
 

@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import re
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+ClassT = TypeVar("ClassT", bound=type[Any])
+
+
+def spelled(cls: ClassT) -> ClassT:
+    """Class decorator: a constructor that is given an option that it does not have says which was meant."""
+    made = cls.__init__
+    known = list(inspect.signature(made).parameters)[1:]
+
+    @functools.wraps(made)
+    def checked(self: Any, *args: Any, **options: Any) -> None:
+        for name in sorted(options.keys() - set(known)):
+            near = difflib.get_close_matches(name.lower(), known, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise TypeError(f"{cls.__name__} has no option {name!r}: {meant}")
+        made(self, *args, **options)
+
+    cls.__init__ = checked
+    return cls
 
 
 class ClientError(Exception):

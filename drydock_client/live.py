@@ -22,6 +22,7 @@ from drydock_client.errors import (
     NotDrydockError,
     NotFoundError,
     UnreachableError,
+    spelled,
 )
 from drydock_client.events import Action, Connected, Live, Observation, Resync, State, read_frame
 
@@ -51,6 +52,7 @@ class Connector(NamedTuple):
     opened: set[Following]
 
 
+@spelled
 class Following:
     """An async iterator over a conversation (see `DrydockClient.follow`); also an async context manager.
 

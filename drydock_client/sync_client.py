@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from drydock_client.client import DrydockClient
-from drydock_client.errors import ClientError
+from drydock_client.errors import ClientError, spelled
 from drydock_client.http import DEFAULT_URL
 from drydock_client.programs import ProgramsApi
 from drydock_client.resources import FilesApi, GitApi, PluginsApi, SecretsApi, SettingsApi, SkillsApi, WebhooksApi
@@ -213,6 +213,7 @@ class SyncPluginsApi(Front[PluginsApi]):
     remove = blocking(PluginsApi.remove)
 
 
+@spelled
 class SyncDrydockClient(Front[DrydockClient]):
     """A client of one server, for programs without an event loop (and for threads of those with one).
 

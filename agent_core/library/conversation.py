@@ -47,7 +47,7 @@ from agent_core.runtime.sandbox import Sandbox
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, is_confirmation_mode_active
 from agent_core.security.hooks import HookConfig
-from agent_core.security.secrets import SecretValue
+from agent_core.security.secrets import SecretValue, check_secrets
 from agent_core.session.factory import with_full_context
 from agent_core.session.plugins import PluginParts
 from agent_core.session.repository import GitSetup
@@ -124,6 +124,7 @@ class Conversation:
         git: GitSetup | None = None,
     ) -> None:
         _check_limits(agent, max_iteration_per_run, max_budget_per_run)
+        check_secrets(secrets or {})
         functions = functions_in(callbacks, "callbacks"), functions_in(token_callbacks, "token_callbacks")
         self.id = str(conversation_id or uuid4())
         hooks = HookConfig() if hook_config is None else _checked(hook_config, HookConfig, "hook_config")
@@ -140,7 +141,7 @@ class Conversation:
             max_budget=max_budget_per_run,
             limits_per_run=True,
             stuck_detection=stuck_detection,
-            stuck_thresholds=StuckDetectionThresholds.model_validate(stuck_detection_thresholds or {}),
+            stuck_thresholds=_thresholds(stuck_detection_thresholds or {}),
             named_secrets=dict(secrets or {}),
             hooks=hooks,
             confirm_subagents=confirm_subagents,
@@ -259,6 +260,7 @@ class Conversation:
 
     def update_secrets(self, secrets: Mapping[str, SecretValue]) -> None:
         """Add secrets, or replace those of the same names; a value that was replaced stays hidden."""
+        check_secrets(secrets)
         self._do(self._work.sessions.update_secrets(dict(secrets)))
 
     def set_client_tools(self, tools: Sequence[Tool]) -> None:
@@ -574,10 +576,14 @@ def _checked(value: object, kind: type, name: str) -> Any:
     return value
 
 
+def _thresholds(given: StuckDetectionThresholds | Mapping[str, int]) -> StuckDetectionThresholds:
+    return given if isinstance(given, StuckDetectionThresholds) else StuckDetectionThresholds(**given)
+
+
 def _check_limits(agent: object, max_iterations: object, max_budget: object) -> None:
     if not isinstance(agent, AgentBase):
         raise TypeError(f"agent is a {type(agent).__name__}: give an Agent")
-    if not isinstance(max_iterations, int) or max_iterations < 1:
+    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int) or max_iterations < 1:
         raise ValueError(f"max_iteration_per_run is {max_iterations!r}: give a whole number, at least 1")
     if max_budget is not None and (not isinstance(max_budget, int | float) or not max_budget >= 0):
         raise ValueError(f"max_budget_per_run is {max_budget!r}: give US dollars, at least 0, or None for no limit")

@@ -7,6 +7,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import get_args
 from uuid import uuid4
 
 from agent_core.errors import SandboxError
@@ -17,7 +18,7 @@ from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import WORKSPACE, NetworkWish, Sandbox, SandboxProvider, SandboxSpec
 from agent_core.runtime.standalone import folder_spec, require_isolation
-from agent_core.spelling import spelled
+from agent_core.spelling import did_you_mean, spelled
 from agent_core.tools.browser import BROWSER
 
 DEFAULT_URL = "http://127.0.0.1:3000"
@@ -95,6 +96,7 @@ class LocalWorkspace(SandboxWorkspace):
         place = working_dir if folder is None else folder
         if place is None:
             raise TypeError("folder is missing: give the path of a folder of this host")
+        _check_network(network)
         object.__setattr__(self, "folder", place)
         object.__setattr__(self, "confined", confined)
         object.__setattr__(self, "network", network)
@@ -140,6 +142,9 @@ class DockerWorkspace(SandboxWorkspace):
     host: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _check_network(self.network)
+
     def for_fork(self, conversation_id: str) -> Workspace:
         return self
 
@@ -169,6 +174,11 @@ class DockerWorkspace(SandboxWorkspace):
             environment=self.environment,
         )
         return OpenWorkspace(provider.create(spec), provider)
+
+
+def _check_network(network: object) -> None:
+    if network not in (known := get_args(NetworkWish)):
+        raise ValueError(f"network is {network!r}: {did_you_mean(str(network), known)}")
 
 
 @spelled

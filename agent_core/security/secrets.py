@@ -207,6 +207,19 @@ def _can_be_variable(name: str, value: str) -> bool:
     return _VARIABLE_NAME.fullmatch(name) is not None and is_text and "\0" not in value
 
 
+def check_secrets(secrets: object) -> None:
+    """Raise `TypeError`, which names the one that is no secret and shows no value."""
+    if not isinstance(secrets, Mapping):
+        raise TypeError(f"secrets is a {type(secrets).__name__}: give values by their names, in a dictionary")
+    for name, secret in secrets.items():
+        if not isinstance(name, str):
+            raise TypeError(f"secrets: a name is a {type(name).__name__}; give texts")
+        try:
+            _source(secret)
+        except TypeError as error:
+            raise TypeError(f"secrets.{name}: {error}") from None
+
+
 def _source(secret: SecretValue) -> SecretSource:
     if isinstance(secret, str):
         return StaticSecret(secret=SecretStr(secret))

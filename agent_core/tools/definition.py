@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 from agent_core.errors import ToolError
 from agent_core.events.messages import ImageContent, TextContent
 from agent_core.events.schema import Action, Observation, parameters_of
-from agent_core.spelling import SpelledModel
+from agent_core.spelling import SpelledModel, nearest
 from agent_core.tools.context import ToolContext
 from agent_core.tools.execution import ActionT, ObservationT, execute, execute_now, exit_as_error
 from agent_core.tools.spec import DeclaredResources, ToolAnnotations
@@ -109,9 +109,13 @@ class ToolDefinition(BaseModel, Generic[ActionT, ObservationT], metaclass=_ToolC
         try:
             return cls.make_executor(**params) if executor is None else executor
         except TypeError as error:
-            known = ["executor", *inspect.signature(cls.make_executor).parameters]
+            own = inspect.signature(cls.create).parameters.values()
+            created = [one.name for one in own if one.kind is one.KEYWORD_ONLY]
+            known = ["executor", *inspect.signature(cls.make_executor).parameters, *created]
+            meant = [one for name in sorted(params.keys() - set(known)) if (one := nearest(name, known)) is not None]
+            hint = f", and you probably mean {', '.join(meant)}" if meant else ""
             problem = f"{cls.name} cannot be made with the parameters {sorted(params)}"
-            raise TypeError(f"{problem}: {error}; it takes {known}") from None
+            raise TypeError(f"{problem}: {error}; it takes {known}{hint}") from None
 
     @classmethod
     def make_executor(cls) -> Callable[..., Any]:

@@ -62,7 +62,8 @@ class FileEditorAction(Action):
     )
 
     def __str__(self) -> str:
-        lines = f" lines {self.view_range[0]}-{self.view_range[-1]}" if self.view_range else ""
+        first, last = (self.view_range[0], self.view_range[-1]) if self.view_range else (0, 0)
+        lines = f" lines {first}-{'end' if last == -1 else last}" if self.view_range else ""
         return one_line(f"{self.command} {self.path}{lines}")
 
 

@@ -83,6 +83,10 @@ def said(text: str, pictures: int = 0) -> Message:
             "[4] agent: terminal: view /a.py lines 3-9",
         ),
         (
+            call(FileEditorAction(command="view", path="/a.py", view_range=[3, -1])),
+            "[4] agent: terminal: view /a.py lines 3-end",
+        ),
+        (
             call(TerminalAction(command="rm x"), security_risk=SecurityRisk.HIGH, awaits_confirmation=True),
             "[4] agent: terminal: $ rm x [risk HIGH] [waits for the user]",
         ),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,16 @@ from pydantic import BaseModel, ValidationError
 
 import agent_core
 import agent_core.tools
+import drydock_client
 from agent_core import (
     LLM,
     Action,
     Agent,
     AgentDefinition,
     CodeActAgent,
+    Conversation,
+    DockerWorkspace,
+    LocalWorkspace,
     Observation,
     Tool,
     ToolDefinition,
@@ -37,7 +44,7 @@ class NeverSeenTool(ToolDefinition[Action, Observation]):
 def _options() -> dict[type[Any], list[str]]:
     """The public classes that are made with options, and those options."""
     found: dict[type[Any], list[str]] = {}
-    for module in (agent_core, agent_core.tools):
+    for module in (agent_core, agent_core.tools, drydock_client):
         for name in module.__all__:
             one = getattr(module, name)
             if not isinstance(one, type) or issubclass(one, BaseException | enum.Enum) or inspect.isabstract(one):
@@ -65,6 +72,41 @@ def test_an_option_that_a_public_class_does_not_have_is_refused_with_the_one_tha
 
 def test_many_public_classes_are_checked() -> None:
     assert len(_options()) > 100
+
+
+@pytest.mark.parametrize("place", [DockerWorkspace, partial(LocalWorkspace, "project")])
+def test_a_network_that_there_is_not_is_refused_with_the_one_that_was_meant(place: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="network is 'host_acess': did you mean 'host-access'"):
+        place(network="host_acess")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"secrets": ["TOKEN"]}, "secrets is a list: give values by their names, in a dictionary"),
+        ({"secrets": {"TOKEN": 17}}, "secrets.TOKEN: a secret is a int: give a text"),
+        ({"secrets": {17: "x"}}, "secrets: a name is a int"),
+        ({"stuck_detection_thresholds": {"monolog": 3}}, "monolog\n  unknown option: did you mean 'monologue'?"),
+        ({"max_iteration_per_run": True}, "max_iteration_per_run is True: give a whole number"),
+    ],
+)
+def test_an_option_of_a_conversation_that_cannot_be_used_is_refused_by_name(
+    options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(problem)):
+        Conversation(Agent(llm=LLM()), **options)
+
+
+def test_secrets_that_are_none_change_nothing() -> None:
+    with Conversation(Agent(llm=LLM()), visualizer=None) as conversation:
+        with pytest.raises(TypeError, match=r"secrets\.B: a secret is a NoneType"):
+            conversation.update_secrets({"A": "a-value", "B": None})  # type: ignore[dict-item]
+        assert not conversation._work.settings.named_secrets
+
+
+def test_a_parameter_of_a_tool_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(TypeError, match=r"it takes \[.*'several'\], and you probably mean several"):
+        resolve_tool(Tool(name="terminal", params={"sevral": True}))
 
 
 @pytest.mark.parametrize(
