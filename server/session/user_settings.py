@@ -23,7 +23,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from agent_core.agent.base import AgentBase
 from agent_core.errors import DrydockError
 from agent_core.events.masking import SecretMasker
-from agent_core.llm.features import full_name, provider_of
+from agent_core.llm.features import full_name
 from agent_core.memory.condensers import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.analyzers import analyzer_named, policy_with
@@ -62,19 +62,18 @@ DEMO_PREFIX = "demo/"
 HOSTED_PREFIX = "openhands/"
 """Models of the original's own service: what the protocol's clients save where their user has chosen nothing."""
 
-KEYLESS_PREFIXES = (
-    DEMO_PREFIX,
-    "replay/",
-    "bedrock/",
-    "lemonade/",
-    "ollama/",
-    "ollama_chat/",
-    "lm_studio/",
-    "llamafile/",
-    "vertex_ai/",
-    "sagemaker/",
-)
-"""Models that are reached without a key, or with credentials of another kind."""
+KEY_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY", "MISTRAL_AZURE_API_KEY"),
+    "openai": ("OPENAI_API_KEY",),
+    "openhands": (),
+    "openrouter": ("OPENROUTER_API_KEY", "OR_API_KEY"),
+    "xai": ("XAI_API_KEY",),
+}
+"""Providers that answer nobody without a key, and the variables from which it is taken where none is given."""
 
 
 class ModelChoice(NamedTuple):
@@ -89,12 +88,9 @@ class ModelChoice(NamedTuple):
         return self.model.startswith(DEMO_PREFIX)
 
     def lacks_key(self, environment: Mapping[str, str] = os.environ) -> bool:
-        """Whether a call is bound to be refused: a hosted model and no key anywhere."""
-        model = full_name(self.model)
-        if self.api_key or self.base_url or model.startswith(KEYLESS_PREFIXES):
-            return False
-        names = {f"{provider_of(model).upper()}_API_KEY"}
-        return not any(environment.get(name) for name in names)
+        """Whether a call is bound to be refused: its provider is known to want a key, and there is none anywhere."""
+        names = KEY_VARIABLES.get(full_name(self.model).partition("/")[0])
+        return not (self.api_key or self.base_url or names is None or any(map(environment.get, names)))
 
 
 class ConversationOptions(NamedTuple):
