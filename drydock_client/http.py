@@ -50,7 +50,7 @@ class Http:
     def __init__(self, base_url: str, api_key: str | None, timeout: float) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
-            raise ValueError(f"base_url {base_url!r} is no address of a server; give one such as {DEFAULT_URL}")
+            raise ValueError(f"{base_url!r} is no address of a server; give one such as {DEFAULT_URL}")
         self.base_url = base_url.rstrip("/")
         self.timeout = timeout
         self.headers = {KEY_HEADER: api_key} if api_key else {}

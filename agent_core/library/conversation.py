@@ -398,8 +398,9 @@ class Conversation:
 
     def switch_llm(self, llm: LLM) -> None:
         """Use this model from the next run on, with all else as it is; `RuntimeError` while the agent is at work."""
+        model = _checked(llm, LLM, "llm")
         self._make_tools()
-        self._do(self._work.use_agent(self.agent.with_model(llm)))
+        self._do(self._work.use_agent(self.agent.with_model(model)))
 
     def switch_profile(self, name: str, directory: str | os.PathLike[str] | None = None) -> None:
         """`switch_llm` to a profile in `directory` (None: the user's), else `FileNotFoundError` or `ValueError`."""

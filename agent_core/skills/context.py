@@ -29,12 +29,12 @@ class AgentContext(Frozen):
     """Skills and texts for an agent; configuration only, which may be stored and sent (without secret values).
 
     `skills` win over all others of the same name; `disabled_skills` are left out, wherever they come from. Those of the
-    workspace are used unless `load_project_skills` is False. `load_user_skills` adds those of the home directory,
-    `load_public_skills` those of the repository ``EXTENSIONS_URL`` and of `registered_marketplaces` (further
-    addresses), as the list `marketplace_path` in them says; `load_memory` the notes in home and workspace.
-    `memory_context` are notes from earlier conversations. The model is told names and descriptions of `secrets` only;
-    they are not stored, so a resumed conversation is given them again. `current_datetime`, by default the present, is
-    told to the minute; None tells none.
+    workspace are used unless `load_project_skills` is False; its ``AGENTS.md`` and the like always are.
+    `load_user_skills` adds those of the home directory, `load_public_skills` those of the repository ``EXTENSIONS_URL``
+    and of `registered_marketplaces` (further addresses), as the list `marketplace_path` in them says; `load_memory` the
+    notes in home and workspace. `memory_context` are notes from earlier conversations. The model is told names and
+    descriptions of `secrets` only; they are not stored, so a resumed conversation is given them again.
+    `current_datetime`, by default the present, is told to the minute; None tells none.
     """
 
     skills: list[Skill] = Field(default_factory=list)

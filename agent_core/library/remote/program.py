@@ -39,7 +39,10 @@ def check_for_server(agent: AgentBase, settings: SessionSettings, persistence_di
     if persistence_dir is not None:
         raise ValueError("persistence_dir: the server keeps the log; leave it out, and go on by conversation_id")
     if settings.confirm_subagents is not None:
-        raise ValueError("confirm_subagents: a server cannot call it; leave it out")
+        raise ValueError(
+            "confirm_subagents: a server cannot call it; leave it out, and what sub-agents would have to ask about is "
+            "refused there, unless the policy asks nobody"
+        )
     for llm in agent.get_all_llms():
         for name in _OF_THIS_PROCESS:
             if getattr(llm, name) is not None:

@@ -97,6 +97,13 @@ def test_an_option_of_a_conversation_that_cannot_be_used_is_refused_by_name(
         Conversation(Agent(llm=LLM()), **options)
 
 
+def test_a_conversation_goes_on_with_models_alone() -> None:
+    with Conversation(Agent(llm=LLM()), visualizer=None) as conversation:
+        with pytest.raises(TypeError, match="llm is a str: give a LLM"):
+            conversation.switch_llm("openai/gpt-5")  # type: ignore[arg-type]
+        assert conversation.agent.llm.model == LLM().model
+
+
 def test_secrets_that_are_none_change_nothing() -> None:
     with Conversation(Agent(llm=LLM()), visualizer=None) as conversation:
         with pytest.raises(TypeError, match=r"secrets\.B: a secret is a NoneType"):
