@@ -10,8 +10,10 @@ import base64
 import contextlib
 import logging
 import re
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_core.mcp.config import McpServer
@@ -93,13 +95,13 @@ def transport_to(server: McpServer, refusals: list[int], on_end: OnEnd, auth: Au
     from httpx2 import AsyncByteStream, AsyncClient, Response, SSEError, StreamError, Timeout
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import create_mcp_http_client
 
     url = server.url or ""
     if not url.startswith(("http://", "https://")):
         raise McpServerError("its address begins with neither http:// nor https://; WebSockets are not supported")
     connect, read = server.connect_seconds, server.sse_read_timeout or READ_SECONDS
     headers = headers_of(server)
+    limits = Timeout(connect, read=read)
 
     class Body(AsyncByteStream):
         def __init__(self, response: Response) -> None:
@@ -123,9 +125,9 @@ def transport_to(server: McpServer, refusals: list[int], on_end: OnEnd, auth: Au
         headers: dict[str, str] | None = None, timeout: Timeout | None = None, auth: Auth | None = None
     ) -> AsyncClient:
         # A compressed answer may be a thousand times as large as what comes over the network.
-        made = create_mcp_http_client({**(headers or {}), "Accept-Encoding": "identity"}, timeout, auth)
-        made.event_hooks = {"response": [note]}
-        return made
+        sent = {**(headers or {}), "Accept-Encoding": "identity"}
+        hooks = {"response": [note]}
+        return AsyncClient(headers=sent, timeout=timeout or limits, auth=auth, verify=_tls(), event_hooks=hooks)
 
     @contextlib.asynccontextmanager
     async def transport() -> AsyncGenerator[Any]:
@@ -135,7 +137,6 @@ def transport_to(server: McpServer, refusals: list[int], on_end: OnEnd, auth: Au
                     url, headers=headers, timeout=connect, sse_read_timeout=read, httpx_client_factory=made, auth=auth
                 )
             else:
-                limits = Timeout(connect, read=read)
                 http = await stack.enter_async_context(made(headers=headers, timeout=limits, auth=auth))
                 streams = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BYTES)
             incoming, outgoing = await stack.enter_async_context(streams)
@@ -260,6 +261,16 @@ def _import() -> None:
     for name in ("mcp.client", "mcp.shared", "client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # a line for each request, with all that is in its address
+    with contextlib.suppress(OSError):  # who connects to an address is told
+        _tls()
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """One for all connections: to make one reads all certificates, which takes longer than all else."""
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
 
 
 async def load() -> None:

@@ -51,6 +51,7 @@ from server.db.repositories.conversations import ConversationRecord
 from server.errors import SessionError
 from server.session.agents.models import address_problem
 from server.settings.llm_profiles import users_problem
+from server.settings.mcp_config import MAX_SERVERS
 from server.settings.settings import Settings
 
 PROGRAM: Final = "program"
@@ -245,6 +246,8 @@ def _problems(program: ProgramSettings) -> Iterator[str]:
         _ = agent.static_system_message
     except Exception as error:  # noqa: BLE001 - whatever its templates do with its variables
         yield f"agent.system_prompt_filename: no prompt can be made: {type(error).__name__}: {error}"
+    if len(agent.mcp_config) > MAX_SERVERS:
+        yield f"agent.mcp_config: there are {len(agent.mcp_config)} servers; configure {MAX_SERVERS} at most"
     context = agent.agent_context
     if context is not None and context.secrets:
         yield "agent.agent_context.secrets: send them as secrets of the program"

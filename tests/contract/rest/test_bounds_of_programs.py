@@ -79,6 +79,10 @@ async def test_a_program_s_keys_are_sealed_and_shown_nowhere(make_server: MakeSe
         ({"agent_context": {"load_user_skills": True}}, "load_user_skills"),
         ({"agent_context": {"registered_marketplaces": ["/srv"]}}, "registered_marketplaces: nothing is fetched"),
         ({"tools": [{"name": "no_such_tool"}]}, "no_such_tool"),
+        (
+            {"mcp_config": {f"s{number}": {"url": "http://127.0.0.1:9"} for number in range(401)}},
+            "agent.mcp_config: there are 401 servers; configure 400 at most",
+        ),
         ({"tools": [{"name": "terminal", "params": {"colour": "red"}}]}, "terminal"),
     ],
 )

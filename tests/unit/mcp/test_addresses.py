@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Literal
@@ -13,6 +14,8 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 
 from agent_core.mcp import program
+from agent_core.mcp.client import load
+from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpServers
 from tests.listening import listening
 from tests.serving import serving as serving_app
@@ -250,3 +253,13 @@ async def test_an_answer_that_is_too_much_is_refused_before_it_is_parsed(
     ):
         told = found.problems()["far"][0]
         assert problem in told or f"event exceeded the {program.MAX_BYTES} byte limit" in told
+
+
+async def test_whom_to_trust_is_read_once_and_not_for_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    await load()
+    made: list[int] = []
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda self, *args, **options: made.append(1))
+    five = {f"s{number}": McpServer(url="http://127.0.0.1:9/") for number in range(5)}
+    async with running(McpServers(five)) as found:
+        assert len(found.problems()) == 5
+    assert made == []
