@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
+from agent_core.agent.system_prompt import PROMPT_DIR
 from agent_core.llm.config import LLMConfig
 from agent_core.session.settings import AgentOptions
 from agent_core.spelling import nearest
@@ -90,7 +91,8 @@ _AGENT: Final[Mapping[str, str]] = {
     "memory_max_threads": "an agent's memory is its own to use",
     "micro_agent_name": "skills are told by their triggers",
     "runtime": _REMOTE,
-    "system_prompt_filename": "system_message_suffix adds to what an agent is told first",
+    "system_prompt_filename": "there is no template of that name; system_message_suffix adds to what an agent is told"
+    " first, and agent_options.system_prompt replaces it",
 }
 _LLM: Final[Mapping[str, str]] = {
     "correct_num": "an answer that cannot be read is told to the model until max_iterations",
@@ -430,7 +432,10 @@ class _Reader:
     ) -> dict[str, Any]:
         """The options of an agent, which are read `at` a setting, and `llm_config` beside them."""
         found = {_OLD_FLAGS.get(name, name): value for name, value in given.items()}
-        options = {name: found.pop(name) for name in tuple(found) if name in AgentOptions.model_fields}
+        template = found.get("system_prompt_filename")
+        theirs = isinstance(template, str) and not (PROMPT_DIR / template).is_file()
+        taken = AgentOptions.model_fields.keys() - ({"system_prompt_filename"} if theirs else set())
+        options = {name: found.pop(name) for name in tuple(found) if name in taken}
         self._place(at, options, section, given)
         place = f"{section}.condenser"
         if isinstance(name := options.get("condenser"), str):

@@ -431,6 +431,16 @@ def test_what_nobody_knows_is_told_and_means_nothing(tmp_path: Path) -> None:
     assert [one.partition(" in ")[0] for one in settings.remarks] == ["[qqqqqqqq]", "[core] zzzzzzzz"]
 
 
+def test_a_prompt_of_the_originals_is_told_and_one_that_is_here_counts(tmp_path: Path) -> None:
+    text = '[agent]\nsystem_prompt_filename = "system_prompt_interactive.j2"\n[agent.CodeActAgent]\n'
+    settings = load(tmp_path, text + 'system_prompt_filename = "system_prompt_long_horizon.j2"\n')
+    assert settings.agent_options is None
+    assert settings.agent_configs["CodeActAgent"].system_prompt_filename == "system_prompt_long_horizon.j2"
+    [told] = settings.remarks
+    assert told.startswith("[agent] system_prompt_filename in ")
+    assert "agent_options.system_prompt replaces it" in told
+
+
 def test_a_key_in_a_file_that_everybody_reads_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[llm]\nmodel = "x"\napi_key = "sk-secret-of-mine"\n')
