@@ -6,10 +6,11 @@ import logging
 import secrets
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from agent_core.errors import EventStoreError, SandboxError, StreamClosedError, ToolError
-from agent_core.events.control import HookExecutionEvent
+from agent_core.events.control import ForeignEvent, HookExecutionEvent
 from agent_core.events.llm_events import ActionEvent, MessageEvent, UserRejectObservation
 from agent_core.events.messages import Message
 from agent_core.events.schema import Observation
@@ -193,6 +194,10 @@ class ConversationHooks:
             return None
         except ValueError as error:
             logger.warning("the hooks in %s of %s are not used: %s", HOOK_FILE, where, error)
+            payload = {"content": f"The hooks in {HOOK_FILE} are not used: {error}", "extras": {"error_id": ""}}
+            told = ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
+            with suppress(StreamClosedError, EventStoreError):
+                await self._stream.add_event(told)
             return HookConfig()
 
 

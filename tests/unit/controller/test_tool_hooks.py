@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from agent_core.events.control import AgentState, ChangeAgentState
+from agent_core.events.control import AgentState, ChangeAgentState, ForeignEvent
 from agent_core.events.llm_events import ActionEvent, ObservationEvent, UserRejectObservation
 from agent_core.security.hooks import HookConfig
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest, FakeRunnerError
@@ -146,6 +146,17 @@ async def test_a_project_with_nonsense_for_hooks_has_none() -> None:
     async with hooked({}, project="{") as stage:
         first, *_ = await answers(stage)
     assert isinstance(first, ObservationEvent)
+
+
+async def test_a_project_whose_hooks_cannot_be_used_is_told_in_the_conversation() -> None:
+    slow = json.dumps({"PreToolUse": [{"matcher": "/(a|aa)+$/", "hooks": [{"command": "exit 2"}]}]})
+    async with hooked({}, project=slow) as stage:
+        events = await until(stage, FINISHED, [calls("ls"), REPLIES["finish"]])
+    (told,) = [event for event in events if isinstance(event, ForeignEvent) and event.name == "error"]
+    assert str(told.payload["content"]).startswith(
+        "The hooks in .openhands/hooks.json are not used: hooks are not valid"
+    )
+    assert "takes too long" in told.payload["content"]
 
 
 async def test_what_the_user_runs_himself_is_no_hooks_business() -> None:
