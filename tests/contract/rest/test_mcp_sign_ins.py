@@ -294,13 +294,20 @@ async def test_users_have_sign_ins_of_their_own(make_server: MakeServer, monkeyp
         location = await allow(begun.json()["url"])
         assert (await server.get(location, headers=bob)).status_code == 400  # in the same browser, even
         assert (await server.get(location, headers=ann)).status_code == 303
-        (of_ann,) = (await server.get(LISTED, headers=ann)).json()["results"]
-        (of_bob,) = (await server.get(LISTED, headers=bob)).json()["results"]
-        assert (of_ann["state"], of_bob["state"]) == ("signed_in", "unknown")
+        (listed_for_ann,) = (await server.get(LISTED, headers=ann)).json()["results"]
+        (listed_for_bob,) = (await server.get(LISTED, headers=bob)).json()["results"]
+        assert (listed_for_ann["state"], listed_for_bob["state"]) == ("signed_in", "unknown")
         sign_ins = server.app.services.mcp_sign_ins
         assert await sign_ins.of("bob").token(tools.url) is None
         assert (await server.client.delete(path, headers=bob)).status_code == 404
         assert await sign_ins.of("ann").token(tools.url)
+        begun_at_once = await asyncio.gather(*(server.post(path, headers=user) for user in (ann, bob)))
+        of_ann, of_bob = [await allow(one.json()["url"]) for one in begun_at_once]
+        crossed = await asyncio.gather(server.get(of_bob, headers=ann), server.get(of_ann, headers=bob))
+        assert [one.status_code for one in crossed] == [400, 400]
+        ended = await asyncio.gather(server.get(of_ann, headers=ann), server.get(of_bob, headers=bob))
+        assert [one.status_code for one in ended] == [303, 303]
+        assert len({await sign_ins.of(name).token(tools.url) for name in ("ann", "bob")} - {None}) == 2
 
 
 async def test_what_cannot_be_read_any_more_counts_as_not_signed_in(make_server: MakeServer) -> None:
