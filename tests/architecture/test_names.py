@@ -64,16 +64,12 @@ ONE_SUBCLASS = {
 """Bases with one subclass that are made nowhere by name, and why they are there all the same."""
 
 
-def called_or_passed(tree: ast.Module) -> set[str]:
+def called_or_passed(call: ast.Call) -> set[str]:
     """The names that are called, whose methods are called, or that are handed to a call."""
-    names = set[str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            values = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
-            if isinstance(node.func, ast.Attribute):
-                values.append(node.func.value)
-            names.update(map(bare_name, values))
-    return names
+    values = [call.func, *call.args, *(keyword.value for keyword in call.keywords)]
+    if isinstance(call.func, ast.Attribute):
+        values.append(call.func.value)
+    return set(map(bare_name, values))
 
 
 def bare_name(node: ast.expr) -> str:
@@ -84,14 +80,19 @@ def bare_name(node: ast.expr) -> str:
 
 def test_a_base_class_has_two_subclasses_or_is_something_by_itself() -> None:
     """A class is not cut into layers: who needs a part of it is given that part. Protocols are for others to fulfil."""
-    trees = [ast.parse(path.read_text()) for path in sources(*PRODUCT)]
-    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    nodes = [
+        node
+        for path in sources(*PRODUCT)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef | ast.Call)
+    ]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     bases = {node.name: {bare_name(base) for base in node.bases} for node in classes}
     subclasses: dict[str, set[str]] = defaultdict(set)
     for node in classes:
         for base in map(bare_name, node.bases):
             subclasses[base].add(node.name)
-    used = set[str]().union(*map(called_or_passed, trees))
+    used = set[str]().union(*(called_or_passed(node) for node in nodes if isinstance(node, ast.Call)))
     layers = {
         name
         for name, names in bases.items()

@@ -212,10 +212,10 @@ async def test_an_event_of_a_socket_that_has_joined_nothing_is_answered(before: 
 
 
 async def test_who_has_joined_nothing_and_does_not_listen_is_answered_so_often_and_no_more() -> None:
-    async with serving() as loopback, loopback.raw("conversation_id=none") as socket:
+    async with serving() as loopback, loopback.raw("conversation_id=none", max_queue=None) as socket:
         [transport] = loopback.gateway._server.eio.sockets.values()
         socket.transport.pause_reading()
-        for _ in range(2000):
+        for _ in range(MAX_UNHEARD * 5):
             await socket.send('42["oh_user_action",{}]')
         await socket.send("40")
         await ticks(200)
