@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from contextlib import closing, suppress
 from datetime import datetime
 from typing import NamedTuple
 
@@ -61,7 +61,7 @@ class Leftovers:
                 terminalreporter.line(line)
 
 
-def _objects() -> Iterator[tuple[str, float]]:
+def _objects() -> list[tuple[str, float]]:
     """The names of all objects of sandboxes, with the time of their making; none where no engine answers."""
     # Only those who have asked for tests that use an engine pay for these imports.
     from docker.errors import DockerException
@@ -69,20 +69,21 @@ def _objects() -> Iterator[tuple[str, float]]:
     from agent_core.runtime.docker.engine import connect
     from agent_core.runtime.sandbox import LABEL_ROLE
 
-    try:
-        engine, _ = connect(None, 20)
-    except (OSError, DockerException):
-        return
     ours = {"label": LABEL_ROLE}
-    try:
-        for container in engine.containers(all=True, filters=ours):
-            yield f"container {container['Names'][0]} {json.dumps(container['Labels'])}", container["Created"]
-        for network in engine.networks(filters=ours):
-            yield f"network {network['Name']} {json.dumps(network['Labels'])}", _time(network["Created"])
-        for volume in engine.volumes(filters=ours)["Volumes"] or ():
-            yield f"volume {volume['Name']} {json.dumps(volume['Labels'])}", _time(volume["CreatedAt"])
-    finally:
-        engine.close()
+    found: list[tuple[str, float]] = []
+    with suppress(OSError, DockerException):
+        engine, _ = connect(None, 20)
+        with closing(engine):
+            for container in engine.containers(all=True, filters=ours):
+                name = f"container {container['Names'][0]} {json.dumps(container['Labels'])}"
+                found.append((name, container["Created"]))
+            for network in engine.networks(filters=ours):
+                name = f"network {network['Name']} {json.dumps(network['Labels'])}"
+                found.append((name, _time(network["Created"])))
+            for volume in engine.volumes(filters=ours)["Volumes"] or ():
+                name = f"volume {volume['Name']} {json.dumps(volume['Labels'])}"
+                found.append((name, _time(volume["CreatedAt"])))
+    return found
 
 
 def _time(written: str) -> float:
