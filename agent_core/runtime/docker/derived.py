@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, unless_gone
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, refusal_of, unless_gone
 from agent_core.runtime.docker.images import ensure_image
 from agent_core.runtime.docker.networks import DockerNetworks
 from agent_core.runtime.docker.objects import confinement
@@ -149,8 +149,6 @@ def _install(
     abandoned: threading.Event,
 ) -> None:
     """Run the commands and keep what they made as an image (in a thread)."""
-    from docker.errors import APIError
-
     assert spec.extra_deps is not None  # noqa: S101 - as above
     failed = f"What is wanted in the sandbox could not be installed in {spec.image}:"
     helper = f"drydock-derive-{secrets.token_hex(6)}"
@@ -161,8 +159,8 @@ def _install(
         try:
             problem = _until_it_ends(client, container, spec, tell, abandoned)
             state = client.inspect_container(container)["State"]
-        except APIError as error:
-            if error.status_code not in (404, 409):
+        except Exception as error:
+            if refusal_of(error) not in (404, 409):
                 raise
             # Not as the engine says it, which would be taken for a sandbox that is to be made again.
             raise SandboxError(f"{failed} its container was removed meanwhile.", code="deps_failed") from None

@@ -339,12 +339,17 @@ def labels_of(item: Mapping[str, Any]) -> Mapping[str, str]:
     return item.get("Labels") or {}
 
 
-def unless_gone(call: Callable[..., object], *args: object, also: Collection[int] = (), **options: object) -> None:
-    """Make a call of the SDK whose object may be gone, going, in use, or as answered by one of `also`."""
+def refusal_of(error: Exception) -> int | None:
+    """The status with which the engine has refused a call of the SDK; None: that is no refusal."""
     from docker.errors import APIError
 
+    return error.status_code if isinstance(error, APIError) else None
+
+
+def unless_gone(call: Callable[..., object], *args: object, also: Collection[int] = (), **options: object) -> None:
+    """Make a call of the SDK whose object may be gone, going, in use, or as answered by one of `also`."""
     try:
         call(*args, **options)
-    except APIError as error:
-        if error.status_code not in (404, 409, *also):
+    except Exception as error:
+        if refusal_of(error) not in (404, 409, *also):
             raise
