@@ -104,6 +104,9 @@ _LLM: Final[Mapping[str, str]] = {
 _SECURITY: Final[Mapping[str, str]] = {
     "enable_security_analyzer": "security_analyzer names one",
 }
+_ANALYZERS: Final = ("grayswan", "invariant")
+"""The original's that this server does not have."""
+
 _SECTIONS: Final[Mapping[str, str]] = {
     "cli": _PROGRAM,
     "evaluation": "nothing is evaluated here",
@@ -302,6 +305,10 @@ class _Reader:
 
     def _security(self, security: dict[str, Any]) -> None:
         same = ("confirmation_mode", "security_analyzer")
+        if (theirs := security.get("security_analyzer")) in _ANALYZERS:
+            del security["security_analyzer"]
+            word = f"{theirs} is not here; llm, rules and rules+llm are, and without one confirmation_mode asks always"
+            self._means_nothing("security", "security_analyzer", word)
         self._pass("security", security, {name: (name, _as_it_is) for name in same})
         self._rest("security", security, _SECURITY, same)
 

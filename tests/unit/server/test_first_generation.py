@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from agent_core.agent.base import AgentBase
+from agent_core.security.confirmation import AlwaysConfirm
 from server.cli.doctor import doctor
 from server.errors import ConfigurationError
 from server.session.agents.models import ConversationModels
+from server.session.user_settings import merge_settings
 from server.settings.loading import load_settings
 from server.settings.settings import Settings
 
@@ -439,6 +441,14 @@ def test_a_prompt_of_the_originals_is_told_and_one_that_is_here_counts(tmp_path:
     [told] = settings.remarks
     assert told.startswith("[agent] system_prompt_filename in ")
     assert "agent_options.system_prompt replaces it" in told
+
+
+@pytest.mark.parametrize("name", ["invariant", "grayswan"])
+def test_an_analyzer_of_the_originals_is_told_and_everything_is_asked_about(tmp_path: Path, name: str) -> None:
+    settings = load(tmp_path, f'[security]\nconfirmation_mode = true\nsecurity_analyzer = "{name}"\n')
+    assert merge_settings(None, settings).policy == AlwaysConfirm()
+    [told] = settings.remarks
+    assert f"means nothing here: {name} is not here; llm, rules and rules+llm are" in told
 
 
 def test_a_key_in_a_file_that_everybody_reads_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
