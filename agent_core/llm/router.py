@@ -135,7 +135,9 @@ class MultimodalRouter(RouterLLM):
     @model_validator(mode="after")
     def _both_are_there(self) -> MultimodalRouter:
         if missing := sorted({"primary", "secondary"} - self.llms_for_routing.keys()):
-            raise ValueError(f"llms_for_routing needs the keys 'primary' and 'secondary'; missing: {missing}")
+            raise ValueError(
+                f"{self.router_name} needs models by the keys 'primary' and 'secondary'; missing: {missing}"
+            )
         return self
 
     def select_llm(self, messages: Sequence[Message]) -> str:
