@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 
 from agent_core.testing.fake_sandbox import FakeProvider
@@ -171,6 +172,9 @@ async def _server(folder: Path) -> AsyncIterator[Served]:
             "max_concurrent_conversations": 10_000,
         }
         settings = Settings.model_validate({"data_dir": folder, **values})
-        app = create_app(settings, choose=choose)
+        with pytest.MonkeyPatch.context() as patched:  # what is sent has many wrong tokens, and none is to be a 429
+            for name in ("WRONG_AT_ONCE", "WRONG_IN_ALL"):
+                patched.setattr(f"server.auth.doorkeeper.{name}", 1_000_000)
+            app = create_app(settings, choose=choose)
         async with serving_app(app, log_level="critical", ws="none", timeout_graceful_shutdown=2) as port:
             yield Served(f"http://127.0.0.1:{port}", git.host)
