@@ -79,8 +79,8 @@ class Conversation:
     Args:
         agent: who works.
         workspace: a folder of this host, which commands see under its own path and nothing beside it (needs
-            bubblewrap); or a `LocalWorkspace`, a `DockerWorkspace`, or a sandbox of the caller's. With a
-            `RemoteWorkspace`, or the http address of a server, that runs the agent, too.
+            bubblewrap); or a `LocalWorkspace`, a `DockerWorkspace` (as a text ``docker:IMAGE``), or a sandbox of the
+            caller's. With a `RemoteWorkspace`, or the http address of a server, that runs the agent, too.
         callbacks: get every event once it is stored, in order; `run` waits for them.
         token_callbacks: get pieces of the model's text as it comes (`TextDelta`), before the event that has all of it.
         max_iteration_per_run: answers of the model until a run ends with the status error; the next one counts anew.

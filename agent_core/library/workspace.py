@@ -22,6 +22,8 @@ from agent_core.spelling import did_you_mean, spelled
 from agent_core.tools.browser import BROWSER
 
 DEFAULT_URL = "http://127.0.0.1:3000"
+IN_DOCKER = "docker:"
+"""What a text begins with that names an image; a folder of such a name is written as ``./docker:…``."""
 
 
 @dataclass(slots=True)
@@ -218,11 +220,16 @@ class ExistingSandbox(SandboxWorkspace):
 
 
 def workspace_of(source: str | Path | Workspace | Sandbox) -> SandboxWorkspace | RemoteWorkspace:
-    """The workspace for a path, the address of a server (key: ``DRYDOCK_API_KEY``) or a sandbox; else `TypeError`."""
+    """The workspace for a path, ``docker:IMAGE``, a server's address (its key: ``DRYDOCK_API_KEY``) or a sandbox.
+
+    Else `TypeError`.
+    """
     if isinstance(source, SandboxWorkspace | RemoteWorkspace):
         return source
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         return RemoteWorkspace(source, os.environ.get("DRYDOCK_API_KEY"))
+    if isinstance(source, str) and source.startswith(IN_DOCKER):
+        return DockerWorkspace(source.removeprefix(IN_DOCKER) or DEFAULT_IMAGE)
     if isinstance(source, str | Path):
         return LocalWorkspace(source)
     if isinstance(source, Workspace) or not hasattr(source, "working_dir"):

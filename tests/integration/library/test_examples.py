@@ -1,4 +1,6 @@
-"""The programs in ``examples/``, run as a user would run them: on a folder and on a server, with a scripted model."""
+"""The programs in ``examples/``, run as a user would run them: in a folder, in a container and on a server.
+
+With a scripted model."""
 
 from __future__ import annotations
 
@@ -21,26 +23,34 @@ from tests.integration.server.forks import ROOT, run_program
 pytestmark = pytest.mark.bubblewrap
 
 LIMIT_SECONDS = 120
+BROWSER_IMAGE = "drydock/sandbox:browser"
 
 
 class Home:
     """Where an example works: what it is told, and what its commands see."""
 
-    def __init__(self, project: Path, server: RunningServer | None) -> None:
-        self.is_on_server = server is not None
+    def __init__(self, place: str, project: Path, server: RunningServer | None) -> None:
+        self.is_folder = place == "folder"
+        self.is_container = place == "docker"
         self._project = project
         self._server = server
         self.argument = str(project) if server is None else server.process.url
-        self.folder = str(project) if server is None else "/workspace"
+        if self.is_container:
+            self.argument = "docker:"
+        self.folder = str(project) if self.is_folder else "/workspace"
         self.environment = {"DRYDOCK_API_KEY": server.process.token or ""} if server is not None else {}
-        self.files = [] if server is not None else ["boat.py", "notes.txt"]
+        self.files = ["boat.py", "notes.txt"] if self.is_folder else []
 
-    def text(self, name: str) -> str | None:
-        """What stands in a file of the newest conversation; None where there is none."""
-        if self._server is None:
+    def check(self, name: str, text: str | None) -> None:
+        """See that a file has this text afterwards, or is not there; a container is gone by then."""
+        if self.is_folder:
             path = self._project / name
-            return path.read_text() if path.exists() else None
-        with SyncDrydockClient(self._server.process.url, self._server.process.token) as client:
+            assert (path.read_text() if path.exists() else None) == text
+        elif self._server is not None:
+            assert self._on_server(self._server, name) == text
+
+    def _on_server(self, server: RunningServer, name: str) -> str | None:
+        with SyncDrydockClient(server.process.url, server.process.token) as client:
             newest = next(iter(client.conversations()))
             try:
                 return client.files.download(newest.id, name).decode()
@@ -48,9 +58,10 @@ class Home:
                 return None
 
 
-@pytest.fixture(params=["folder", "server"])
+@pytest.fixture(params=["folder", pytest.param("docker", marks=pytest.mark.docker), "server"])
 def home(request: pytest.FixtureRequest, project: Path) -> Home:
-    return Home(project, request.getfixturevalue("running_server") if request.param == "server" else None)
+    server = request.getfixturevalue("running_server") if request.param == "server" else None
+    return Home(request.param, project, server)
 
 
 def run_example(name: str, server: ModelServer, home: Home, *arguments: str, plainly: bool = False) -> str:
@@ -77,9 +88,9 @@ def run_example(name: str, server: ModelServer, home: Home, *arguments: str, pla
 
 def test_the_minimal_program(start_model: StartModel, home: Home) -> None:
     server = start_model([call("terminal", {"command": "echo five seven five > haiku.txt"}), finish("Written.")])
-    out = run_example("minimal.py", server, home, "Write a haiku.", home.argument, plainly=not home.is_on_server)
+    out = run_example("minimal.py", server, home, "Write a haiku.", home.argument, plainly=home.is_folder)
     assert "status: finished" in out
-    assert home.text("haiku.txt") == "five seven five\n"
+    home.check("haiku.txt", "five seven five\n")
 
 
 def test_the_tools_of_an_mcp_server(start_model: StartModel, home: Home) -> None:
@@ -115,7 +126,7 @@ def test_a_search_tool_that_shares_the_terminals_shell(start_model: StartModel, 
     out = run_example("custom_grep.py", server, home, home.argument)
     # The search began where the terminal's shell had gone: in the folder that has the one file.
     assert "1 lines in 1 files:\\n./ship.py" in out
-    assert home.text("SUMMARY.txt") is None
+    home.check("SUMMARY.txt", None)
     offered = [tool["function"]["name"] for tool in server.requests[0].json["tools"]]
     assert sorted(offered) == ["file_editor", "finish", "search", "terminal", "think"]
     roles = [line.split(": ")[1] for line in out.splitlines() if line[0].isdigit()]
@@ -151,7 +162,7 @@ def test_one_agent_plans_and_another_does_it(start_model: StartModel, home: Home
     assert "1. Write VERSION." in out
     listed = "".join(f"  {name}\n" for name in sorted(["PLAN.md", "VERSION", *home.files]))
     assert f"Files in the folder:\n{listed}Cost: " in out
-    assert home.text("VERSION") == "1.0\n"
+    home.check("VERSION", "1.0\n")
     told = [str(request.json["messages"][-1]["content"]) for request in server.requests]
     if home.files:
         assert f"Found 1 file(s) matching pattern '*.py' in '{home.folder}':\n{home.folder}/boat.py" in told[1]
@@ -185,11 +196,12 @@ def test_sub_agents_work_in_the_folder_and_are_counted_apart(start_model: StartM
     assert "status: finished" in out
     counted = [line.partition(": ")[0] for line in out.splitlines() if line.endswith(" tokens read")]
     assert counted == ["agent", "delegate:eyes", "delegate:hands", "task:task_00000001"]
-    assert home.text("seen.txt") == "seen\nseen\n"
+    home.check("seen.txt", "seen\nseen\n")
     assert server.requests[-2].json["messages"][-1]["content"].startswith("2")
 
 
 @pytest.mark.browser
+@pytest.mark.browser_image
 def test_an_agent_reads_a_site_with_its_browser(start_model: StartModel, home: Home) -> None:
     index = "<title>Log book</title><h1>Log book</h1><a href='newest.html'>Newest entry</a><p>Older ones.</p>"
     newest = "<title>Storm</title><h1>Storm</h1><p>All boats are in.</p>"
@@ -215,7 +227,9 @@ def test_an_agent_reads_a_site_with_its_browser(start_model: StartModel, home: H
     ]
     steps = iter(script)
     server = start_model(lambda request: next(steps)(request))
-    out = run_example("browser_use.py", server, home, "localhost:8123", home.argument)
+    out = run_example(
+        "browser_use.py", server, home, "localhost:8123", home.argument + BROWSER_IMAGE * home.is_container
+    )
     told = [result(request) for request in list(server.requests)[1:]]
     assert "Opened http://localhost:8123/" in told[1]
     assert "Title: Log book" in told[2]

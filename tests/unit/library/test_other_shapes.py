@@ -16,6 +16,7 @@ from agent_core import (
     Agent,
     AlwaysConfirm,
     Conversation,
+    DockerWorkspace,
     ExecutionStatus,
     FinishTool,
     HookConfig,
@@ -23,6 +24,7 @@ from agent_core import (
     LLMRegistry,
     LocalWorkspace,
     ProfileStore,
+    RemoteWorkspace,
     TextDelta,
     Tool,
     get_agent_final_response,
@@ -31,6 +33,7 @@ from agent_core import (
     register_tool,
     tools,
 )
+from agent_core.library.workspace import workspace_of
 from agent_core.skills.agent_catalog import is_registered, unregister_agent
 from agent_core.tools import registry
 from tests.unit.library.playing import DONE, Sandbox, Script, agent, conversation, model
@@ -184,3 +187,12 @@ def test_actions_of_the_terminal_have_their_older_names_too() -> None:
     older: Any = tools
     assert older.ExecuteBashAction is tools.TerminalAction
     assert older.ExecuteBashObservation is tools.TerminalObservation
+
+
+def test_a_text_names_a_folder_an_image_or_a_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DRYDOCK_API_KEY", "key")
+    assert workspace_of(str(tmp_path)) == LocalWorkspace(str(tmp_path))
+    assert workspace_of("./docker:folder") == LocalWorkspace("./docker:folder")
+    assert workspace_of("docker:") == DockerWorkspace()
+    assert workspace_of("docker:host.example:5000/own:3") == DockerWorkspace("host.example:5000/own:3")
+    assert workspace_of("https://ship.example") == RemoteWorkspace("https://ship.example", "key")
