@@ -109,6 +109,10 @@ class RemoteRun(RunLoop):
         self._opening = asyncio.Lock()
         self._is_open = False
         self._at_work = False
+        self._asked: int | None = None
+        """Where the log asks for the run that is at work; None until it does."""
+        self._stopped_by: ChangeAgentState | None = None
+        """What has stopped the run that is at work before it was asked for."""
         self._last_change = -1
         self._loading = -1
         self._failed_to_load = False
@@ -332,7 +336,9 @@ class RemoteRun(RunLoop):
     async def _stop_by(self, request: ChangeAgentState) -> None:
         fold = await self.log.present()
         if self._at_work:
-            if fold.state not in AT_REST:
+            if self._asked is None:
+                self._stopped_by = request
+            elif fold.state not in AT_REST or self._last_change <= self._asked:
                 await self._post(request)
         elif fold.status in (ExecutionStatus.IDLE, ExecutionStatus.RUNNING):
             place = await self._post(request)
@@ -344,6 +350,7 @@ class RemoteRun(RunLoop):
             raise RuntimeError(f"conversation {self.conversation_id} is {may_not}")
         self.callbacks.check_outside("a run")
         self._running, self._at_work = asyncio.current_task(), True
+        self._asked = self._stopped_by = None
         self._ended.clear()
         try:
             await self._run_there(max_steps)
@@ -373,8 +380,13 @@ class RemoteRun(RunLoop):
         if not await self._has_begun(fold):
             return
         while True:
+            if self._stopped_by is not None and fold.awaits_approval:
+                break
             state = AgentState.USER_CONFIRMED if fold.awaits_approval else AgentState.RUNNING
-            place = await self._post(ChangeAgentState(agent_state=state, max_steps=max_steps))
+            wish = self._stopped_by or ChangeAgentState(agent_state=state, max_steps=max_steps)
+            place = self._asked = await self._post(wish)
+            if self._stopped_by not in (None, wish):  # it came while the run was asked for
+                await self._post(self._stopped_by)
             await self._rested(fold, place)
             newest = fold.facts.last_user_message_id
             if not (fold.has_request and newest is not None and newest > place and max_steps is None):

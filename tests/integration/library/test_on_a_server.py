@@ -25,6 +25,7 @@ from agent_core import (
     ToolError,
     register_tool,
 )
+from agent_core.library.remote.run import RemoteRun
 from agent_core.testing.model_turns import call, fail, finish
 from agent_core.tools import registry
 from drydock_client import NotFoundError, SyncDrydockClient, UnreachableError
@@ -234,3 +235,23 @@ def test_what_is_to_be_deleted_on_close_is_gone_from_the_server(
     place = running_server.workspace
     with SyncDrydockClient(place.url, place.api_key) as client, pytest.raises(NotFoundError):
         client.conversation(conversation.id)
+
+
+@pytest.mark.parametrize("moment", ["_configured", "_post"])
+def test_a_pause_that_comes_before_the_server_is_asked_for_the_run_counts(
+    start_model: StartModel, running_server: RunningServer, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    whole = getattr(RemoteRun, moment)
+
+    async def paused_meanwhile(run: RemoteRun, *values: Any) -> Any:
+        monkeypatch.setattr(RemoteRun, moment, whole)
+        await run.pause()
+        return await whole(run, *values)
+
+    server = start_model([call("terminal", {"command": "sleep 60"}), finish("Done.")])
+    with Conversation(Agent(llm=model(server), tools=TERMINAL), running_server.workspace, visualizer=None) as it:
+        it.send_message("Begin.")
+        monkeypatch.setattr(RemoteRun, moment, paused_meanwhile)
+        it.run()
+        assert status(it) == "paused"
+        assert len(server.requests) < 2
