@@ -109,7 +109,14 @@ class SpelledModel(ModelMetaclass):
     if not TYPE_CHECKING:  # for type checkers, who know the options, a model is made as any other
 
         def __call__(cls, *args: Any, **options: Any) -> Any:  # noqa: N805 - it is a metaclass
-            """The model; raises `ValidationError`, which names every unknown option and the nearest known one."""
+            """The model; raises `ValidationError`, which names every unknown option and the nearest known one.
+
+            `TypeError` where options are given without their names.
+            """
+            if args and cls.__init__ is BaseModel.__init__:
+                names = [name for name in cls.model_fields if name != "kind"]
+                first = next((name for name in names if cls.model_fields[name].is_required()), "".join(names[:1]))
+                raise TypeError(f"{cls.__name__} takes its options by name: {cls.__name__}({first}=…)")
             if cls.model_config.get("extra") == "ignore" and (unknown := options.keys() - set(_options_of(cls))):
                 raise _refusal(cls, [(name, options[name]) for name in sorted(unknown)], [])
             try:

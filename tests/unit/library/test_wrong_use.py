@@ -196,3 +196,9 @@ def test_an_executor_of_ones_own_is_checked_too() -> None:
 def test_a_name_longer_than_any_is_compared_with_none() -> None:
     assert nearest("m" * 99, ["m" * 100]) == "m" * 100
     assert nearest("m" * 101, ["m" * 100]) is None, "to compare megabytes would take seconds"
+
+
+@pytest.mark.parametrize(("made", "told"), [(LLM, "LLM(model=…)"), (Agent, "Agent(llm=…)"), (Tool, "Tool(name=…)")])
+def test_an_option_without_its_name_is_refused_with_how_it_is_written(made: Callable[..., Any], told: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"takes its options by name: {told}")):
+        made("openai/x")
