@@ -127,7 +127,7 @@ def test_the_programs_of_a_page_run_one_after_another(
         ("http://127.0.0.1:3000", open_server.process.url),
     ):
         codes = [code.replace(told, real) for code in codes]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "DRYDOCK_HOME": str(tmp_path / "home")}
     done = run_program(["-c", f"BLOCKS = {codes!r}\n{PROGRAM}"], environment, tmp_path)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     assert done.stdout.rstrip().endswith("all done"), done.stdout[-2000:]

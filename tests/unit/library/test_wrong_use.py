@@ -33,6 +33,7 @@ from agent_core import (
 from agent_core.errors import ToolNotFoundError
 from agent_core.spelling import nearest
 from agent_core.tools.registry import resolve_tool
+from drydock_client.events import Tolerant
 
 
 class NeverSeenTool(ToolDefinition[Action, Observation]):
@@ -49,8 +50,8 @@ def _options() -> dict[type[Any], list[str]]:
             one = getattr(module, name)
             if not isinstance(one, type) or issubclass(one, BaseException | enum.Enum) or inspect.isabstract(one):
                 continue
-            if getattr(one, "_is_protocol", False):
-                continue
+            if getattr(one, "_is_protocol", False) or issubclass(one, Tolerant):
+                continue  # what a server sends is read, not made with options
             if one is agent_core.HookConfig:
                 continue  # events may be its options, and one that it does not know is told as such
             parameters = inspect.signature(one.__init__ if not issubclass(one, BaseModel) else one).parameters.values()
