@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from server.errors import ConfigurationError
-from server.settings.settings import AUTO_TOKEN, MIN_TOKEN_LENGTH, SHORT_TOKEN, Settings
+from server.settings.settings import Settings
+from server.settings.text_fields import AUTO_TOKEN, MIN_TOKEN_LENGTH, SHORT_TOKEN
 
 TOKEN_HEADER = "x-session-api-key"  # noqa: S105 - the name of a header
 TOKEN_FILE = "token"  # noqa: S105 - the name of a file

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+from server.settings.text_fields import FromTable
 
 Provider = Literal["github", "gitlab", "bitbucket", "enterprise_sso", "azure_devops", "forgejo"]
 """The providers that the protocol knows, and two that are additions to it."""
@@ -32,3 +36,16 @@ def host_problem(host: str) -> str | None:
 def with_scheme(host: str) -> str:
     """The address as a whole one: https, where it does not say."""
     return host if host.startswith(("http://", "https://")) else f"https://{host}"
+
+
+def _checked(value: dict[str, str]) -> dict[str, str]:
+    for provider, host in value.items():
+        if provider not in PROVIDERS:
+            raise ValueError(f"{provider!r} is no provider; known are {', '.join(PROVIDERS)}")
+        if (problem := host_problem(host)) is not None:
+            raise ValueError(f"{provider} {problem}")
+    return value
+
+
+GitHosts = Annotated[dict[str, str], FromTable, AfterValidator(_checked)]
+"""Addresses by the names of their providers."""

@@ -5,8 +5,6 @@ Each field's description is what `docs/configuration.md` shows; a test keeps the
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Iterable
 from math import inf
 from pathlib import Path
@@ -18,7 +16,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
-    SecretStr,
     ValidationInfo,
     field_validator,
 )
@@ -32,7 +29,7 @@ from agent_core.skills.context import MARKETPLACE
 from agent_core.spelling import did_you_mean
 from server.listeners import EventListener
 from server.settings.extensions import import_modules
-from server.settings.git_hosts import PROVIDERS, host_problem
+from server.settings.git_hosts import GitHosts
 from server.settings.llm_profiles import (
     MAX_PROFILES,
     LLMProfile,
@@ -48,32 +45,28 @@ from server.settings.llm_profiles import (
 from server.settings.mcp_config import McpConfig
 from server.settings.plugin_source import PluginSource
 from server.settings.text_fields import (
+    AccessToken,
     BaseUrl,
+    DomainName,
     EnvironmentVariables,
     FolderPath,
     FromTable,
+    Networks,
     OptionalBaseUrl,
     OptionalFolder,
     OptionalKey,
     OptionalName,
-    OptionalSecret,
     OptionalText,
+    Origins,
     TrimmedText,
     Words,
     from_json,
     none_if_blank,
 )
 
-AUTO_TOKEN = "auto"  # noqa: S105 - a word that asks for a token, not a token
 DEMO_MODEL = "demo/tour"
 MEGABYTE = 1024 * 1024
 MAX_COMMANDS = 20_000
-MIN_TOKEN_LENGTH = 24
-
-SHORT_TOKEN = f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters; `auto` makes a good one"
-"""What is told of one that could be guessed."""
-
-_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
@@ -96,7 +89,6 @@ Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_progr
 OptionalServers = Annotated[McpConfig | None, BeforeValidator(from_json)]
 Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
-HostTable = Annotated[dict[str, str], FromTable]
 ProfileTable = Annotated[dict[ProfileName, LLMProfile], FromTable, Field(max_length=MAX_PROFILES)]
 PurposeTable = Annotated[dict[PurposeName, ProfileName], FromTable]
 AgentTable = Annotated[dict[TrimmedText, ProfileName], FromTable]
@@ -136,7 +128,7 @@ class Settings(BaseModel):
     )
 
     # Access
-    token: OptionalSecret = Field(
+    token: AccessToken = Field(
         None,
         description="The one access token, at least 24 characters; `auto` makes one on first start and keeps it in "
         "the data folder. Without one there is no login, and only loopback may be listened on.",
@@ -151,12 +143,12 @@ class Settings(BaseModel):
         description="Further host names under which the server may be asked (the `Host` header); `*` allows all. "
         "Loopback names, `host` itself and, where it listens on all addresses, plain IP addresses always are.",
     )
-    allowed_origins: Words = Field(
+    allowed_origins: Origins = Field(
         (),
         description="Further origins (such as `https://tools.example.com`) whose pages may use the server; a page "
         "that the server delivered itself always may.",
     )
-    trusted_proxies: Words = Field(
+    trusted_proxies: Networks = Field(
         (),
         description="Addresses or networks (`127.0.0.1`, `10.0.0.0/8`) of proxies before this server, whose "
         "`X-Forwarded-For` and `X-Forwarded-Proto` say for whom they ask. From all others they mean nothing.",
@@ -171,7 +163,7 @@ class Settings(BaseModel):
         description="Hosts without a public address that MCP servers may name for signing in, beside their own; `*` "
         "allows all. Where the server listens on loopback, so may this machine.",
     )
-    preview_domain: str = Field(
+    preview_domain: DomainName = Field(
         "localhost",
         description="Domain whose names below it (`*.localhost`) all lead to this server: each preview of a sandbox's "
         "port gets one, and with it an origin of its own. `localhost` serves browsers on this machine; for others, and "
@@ -420,7 +412,7 @@ class Settings(BaseModel):
     )
 
     # Git
-    git_hosts: HostTable = Field(
+    git_hosts: GitHosts = Field(
         {},
         description="Addresses of git providers where they are not the public ones, such as "
         '`github = "https://git.example.com"`; a table in the file, JSON in the variable. What a user stores with a '
@@ -592,42 +584,6 @@ class Settings(BaseModel):
             raise ValueError(problem)
         return value
 
-    @field_validator("allowed_origins")
-    @classmethod
-    def _origins_have_a_scheme(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in value:
-            if origin != "*" and not origin.startswith(("http://", "https://")):
-                raise ValueError(f"{origin!r} is no origin: write it with its scheme, such as https://{origin}")
-        return tuple(origin.rstrip("/").lower() for origin in value)
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _proxies_are_addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for proxy in value:
-            try:
-                ipaddress.ip_network(proxy)
-            except ValueError:
-                raise ValueError(f"{proxy!r} is no address and no network, such as 127.0.0.1 or 10.0.0.0/8") from None
-        return value
-
-    @field_validator("preview_domain")
-    @classmethod
-    def _preview_domain_is_a_name(cls, value: str) -> str:
-        name = value.strip().lower().removeprefix("*.")
-        if not _DOMAIN.fullmatch(name) or len(name) > 200:
-            raise ValueError(f"{value!r} is no domain: write a name such as preview.example.com, or none")
-        return name
-
-    @field_validator("git_hosts")
-    @classmethod
-    def _hosts_are_addresses(cls, value: dict[str, str]) -> dict[str, str]:
-        for provider, host in value.items():
-            if provider not in PROVIDERS:
-                raise ValueError(f"{provider!r} is no provider; known are {', '.join(PROVIDERS)}")
-            if (problem := host_problem(host)) is not None:
-                raise ValueError(f"{provider} {problem}")
-        return value
-
     @field_validator("llm_profiles")
     @classmethod
     def _profiles_can_be_used(cls, value: dict[str, LLMProfile]) -> dict[str, LLMProfile]:
@@ -664,18 +620,6 @@ class Settings(BaseModel):
     def _plugins_are_pinned(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for text in value:
             PluginSource.pinned(text)
-        return value
-
-    @field_validator("token")
-    @classmethod
-    def _token_is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is None:
-            return None
-        text = value.get_secret_value()
-        if text != AUTO_TOKEN and (
-            len(text.strip()) < MIN_TOKEN_LENGTH or not text.isascii() or not text.isprintable()
-        ):
-            raise ValueError(SHORT_TOKEN)
         return value
 
     _remarks: tuple[str, ...] = PrivateAttr(())

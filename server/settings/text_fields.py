@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -161,3 +162,48 @@ OptionalSecret = Annotated[SecretStr | None, BeforeValidator(none_if_blank)]
 OptionalKey = Annotated[
     OptionalSecret, AfterValidator(lambda key: None if key is None else SecretStr(one_line(key.get_secret_value())))
 ]
+
+AUTO_TOKEN: Final = "auto"  # noqa: S105 - a word that asks for a token, not a token
+MIN_TOKEN_LENGTH: Final = 24
+SHORT_TOKEN: Final = f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters; `auto` makes a good one"
+"""What is told of one that could be guessed."""
+
+_DOMAIN: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+
+
+def _long_enough(value: SecretStr | None) -> SecretStr | None:
+    text = AUTO_TOKEN if value is None else value.get_secret_value()
+    if text != AUTO_TOKEN and (len(text.strip()) < MIN_TOKEN_LENGTH or not text.isascii() or not text.isprintable()):
+        raise ValueError(SHORT_TOKEN)
+    return value
+
+
+def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in value:
+        if origin != "*" and not origin.startswith(("http://", "https://")):
+            raise ValueError(f"{origin!r} is no origin: write it with its scheme, such as https://{origin}")
+    return tuple(origin.rstrip("/").lower() for origin in value)
+
+
+def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    for network in value:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError:
+            raise ValueError(f"{network!r} is no address and no network, such as 127.0.0.1 or 10.0.0.0/8") from None
+    return value
+
+
+def _domain(value: str) -> str:
+    name = value.strip().lower().removeprefix("*.")
+    if not _DOMAIN.fullmatch(name) or len(name) > 200:
+        raise ValueError(f"{value!r} is no domain: write a name such as preview.example.com, or none")
+    return name
+
+
+AccessToken = Annotated[OptionalSecret, AfterValidator(_long_enough)]
+Origins = Annotated[Words, AfterValidator(_origins)]
+"""Origins of pages with their schemes, or `*`."""
+Networks = Annotated[Words, AfterValidator(_networks)]
+"""Addresses and networks of hosts."""
+DomainName = Annotated[str, AfterValidator(_domain)]
