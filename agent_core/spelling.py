@@ -162,6 +162,17 @@ def _told(kind: Any, text: Any) -> PydanticCustomError:
     return PydanticCustomError(kind, text)
 
 
+def refuse_elsewhere(form: str, data: Mapping[str, Any], places: Mapping[str, str]) -> None:
+    """Raise `ValidationError` where the data of this form has fields that are set elsewhere, each with its place."""
+    problems = [
+        InitErrorDetails(type=_told("elsewhere", place), loc=(name,), input=None)
+        for name, place in places.items()
+        if name in data
+    ]
+    if problems:
+        raise ValidationError.from_exception_data(form, problems)
+
+
 def spelled(cls: ClassT) -> ClassT:
     """Class decorator: a constructor that is given an option that it does not have says which was meant."""
     made = cls.__init__

@@ -14,12 +14,10 @@ from pydantic import (
     Field,
     JsonValue,
     StringConstraints,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from agent_core.agent.base import AgentBase, known_default_tools
 from agent_core.agent.critic import CriticBase
@@ -45,6 +43,7 @@ from agent_core.session.plugins import PlacedFolder
 from agent_core.session.repository import GitSetup
 from agent_core.skills.agent_catalog import AgentDefinition
 from agent_core.skills.context import AgentContext
+from agent_core.spelling import refuse_elsewhere
 from agent_core.tools.builtin import FinishTool, ThinkTool
 from agent_core.tools.presets import BROWSER_TOOLS, preset_tools
 from agent_core.tools.registry import canonical_name, resolve_tool
@@ -146,12 +145,8 @@ class AgentOptions(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _is_chosen_here(cls, data: Any) -> Any:
-        if isinstance(data, dict) and (elsewhere := data.keys() & ELSEWHERE.keys()):
-            problems = [
-                InitErrorDetails(type=PydanticCustomError("elsewhere", ELSEWHERE[name]), loc=(name,), input=None)
-                for name in sorted(elsewhere)
-            ]
-            raise ValidationError.from_exception_data(cls.__name__, problems)
+        if isinstance(data, dict):
+            refuse_elsewhere(cls.__name__, data, ELSEWHERE)
         return data
 
     @field_validator("include_default_tools")

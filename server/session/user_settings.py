@@ -18,7 +18,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from agent_core.agent.base import AgentBase
 from agent_core.errors import DrydockError
@@ -29,7 +28,7 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.analyzers import analyzer_named, policy_with
 from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm
 from agent_core.session.settings import AgentOptions
-from agent_core.spelling import did_you_mean, probably_meant
+from agent_core.spelling import did_you_mean, probably_meant, refuse_elsewhere
 from server.db.database import Database
 from server.db.repositories.user_settings import StoredSettings
 from server.git_providers.kinds import token_values
@@ -265,12 +264,8 @@ class SettingsChange(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _notes_unknown(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, Mapping) and (refused := [name for name in ELSEWHERE if name in data]):
-            problems = [
-                InitErrorDetails(type=PydanticCustomError("elsewhere", ELSEWHERE[name]), loc=(name,), input=None)
-                for name in refused
-            ]
-            raise ValidationError.from_exception_data(cls.__name__, problems)
+        if isinstance(data, Mapping):
+            refuse_elsewhere(cls.__name__, data, ELSEWHERE)
         change = handler(data)
         if isinstance(data, Mapping):
             known = cls.model_fields.keys()
