@@ -12,8 +12,8 @@ import pytest
 
 from agent_core.skills.context import AgentContext
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeProvider, FakeRequest
-from agent_core.testing.model_server import ModelRequest, ModelServer
-from agent_core.testing.model_turns import finish
+from agent_core.testing.model_server import ModelRequest, ModelServer, Script
+from agent_core.testing.model_turns import Turn, finish
 from server.git_providers.kinds import shared_repository
 from server.session.user_settings import ELSEWHERE
 from server.settings.git_hosts import Provider
@@ -40,11 +40,12 @@ def workspace(**texts: str) -> FakeProvider:
 
 @asynccontextmanager
 async def talking(
-    make_server: MakeServer, answers: int, provider: FakeProvider | None = None, **values: Any
+    make_server: MakeServer, answers: int | Script | list[Turn], provider: FakeProvider | None = None, **values: Any
 ) -> AsyncIterator[tuple[Server, ModelServer]]:
-    """A server whose users' model answers so many messages."""
+    """A server whose users' model answers so many messages, or as the script says."""
+    script = [finish(f"Answer {number}.") for number in range(answers)] if isinstance(answers, int) else answers
     async with (
-        ModelServer([finish(f"Answer {number}.") for number in range(answers)]) as model,
+        ModelServer(script) as model,
         make_server(provider, generate_titles=False, **values) as server,
     ):
         await store(server, llm_model="openai/x", llm_base_url=model.url, llm_api_key="key")

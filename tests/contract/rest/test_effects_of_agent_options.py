@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from agent_core.agent.base import AgentBase
 from agent_core.session.settings import ELSEWHERE, AgentOptions
-from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeProvider, FakeRequest
-from agent_core.testing.model_server import ModelRequest, ModelServer, Script
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
+from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Call, Turn, call, calls, fail, finish, say
-from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
+from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server
+from tests.contract.rest.test_agent_context import talking, workspace
 from tests.unit.mcp.conftest import fake
 
 IN_TOOLS: dict[str, tuple[dict[str, Any], str, bool]] = {
@@ -52,31 +51,6 @@ IN_PROMPT: dict[str, tuple[dict[str, Any], str, bool]] = {
 """Each is otherwise the other way round."""
 
 
-def workspace() -> FakeProvider:
-    """Sandboxes with a skill in their workspace, which lack nothing."""
-
-    async def told(call: FakeRequest) -> FakeAnswer:
-        plain = await facts(call)
-        assert isinstance(plain, dict)
-        return {**plain, "skills": [{"path": "/workspace/.openhands/skills/boats.md", "content": "Boats float."}]}
-
-    handlers: dict[str, FakeHandler] = {"shell.run": shell, "workspace.facts": told, "shell.kill": kill}
-    return FakeProvider(handlers=handlers)
-
-
-@asynccontextmanager
-async def talking(
-    make_server: MakeServer, script: Script | list[Turn], provider: FakeProvider | None = None, **values: Any
-) -> AsyncIterator[tuple[Server, ModelServer]]:
-    async with (
-        ModelServer(script) as model,
-        make_server(provider or workspace(), generate_titles=False, **values) as server,
-    ):
-        user = {"llm_model": "openai/x", "llm_base_url": model.url, "llm_api_key": "key"}
-        assert (await server.post("/api/settings", json=user)).status_code == 200
-        yield server, model
-
-
 def hello(_request: ModelRequest) -> Turn:
     return say("Hello.")
 
@@ -103,7 +77,7 @@ async def test_options_about_tools_decide_which_the_model_is_offered(make_server
 
 
 async def test_options_about_the_prompt_decide_what_the_model_is_told(make_server: MakeServer) -> None:
-    async with talking(make_server, hello) as (server, model):
+    async with talking(make_server, hello, workspace(boats="Boats float.")) as (server, model):
         usual = json.dumps((await question(server, model))["messages"])
         for chosen, words, is_told in IN_PROMPT.values():
             told = json.dumps((await question(server, model, **chosen))["messages"])
