@@ -37,6 +37,7 @@ from server.git_providers.request_tools import RequestMaker
 from server.http.gate import Gate
 from server.http.page import page_of
 from server.http.sign_in import SignIn
+from server.metrics import ServerMetrics
 from server.openapi import docs_endpoint, openapi_document
 from server.parts import enter_part, make_part, part_class
 from server.routes import chat_completions, client_compatibility, health, options
@@ -156,6 +157,7 @@ class Application:
         self, stack: AsyncExitStack, authenticator: Authenticator
     ) -> tuple[Services, SocketGateway]:
         settings = self.settings
+        metrics = ServerMetrics()
         manager_type = part_class(settings, "conversation_manager_class")
         own = OwnStores(
             await enter_part(stack, settings, "settings_store_class"),
@@ -215,6 +217,7 @@ class Application:
                     titles=TitleWriter(enabled=settings.generate_titles),
                     announcements=announcements,
                     listeners=listeners,
+                    metrics=metrics,
                 )
             )
         )
@@ -240,6 +243,7 @@ class Application:
             mcp_sign_ins=sign_ins,
             search=search,
             plugins=plugins,
+            metrics=metrics,
         )
         return services, gateway
 

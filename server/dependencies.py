@@ -21,6 +21,7 @@ from server.doors.preview.access import PreviewLinks
 from server.doors.webhooks.dispatcher import Webhooks
 from server.errors import ConversationNotFoundError, ReplyError
 from server.git_providers.accounts import GitAccess
+from server.metrics import ServerMetrics
 from server.session.agents.mcp_sign_ins import McpSignIns
 from server.session.agents.plugins import Plugins
 from server.session.agents.web_search import SearchService
@@ -44,6 +45,7 @@ class Services:
     mcp_sign_ins: McpSignIns
     search: SearchService
     plugins: Plugins
+    metrics: ServerMetrics
     chats: ChatClaims = field(default_factory=ChatClaims)
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)

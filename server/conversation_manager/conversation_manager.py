@@ -22,6 +22,7 @@ from server.db.database import Database
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.idempotency_keys import Attempt, IdempotencyKeys, sending_scope
 from server.errors import ConversationNotFoundError
+from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import AgentFactory
 from server.session.client_tools import ClientToolSpec
 from server.session.listening import Listeners
@@ -72,6 +73,7 @@ class ManagerParts:
     titles: TitleWriter
     announcements: Announcements
     listeners: Listeners = field(default_factory=Listeners)
+    metrics: ServerMetrics = field(default_factory=ServerMetrics)
 
 
 class ConversationManager(ABC):

@@ -301,6 +301,7 @@ class StandaloneConversationManager(ConversationManager):
                 agents=self.parts.agents,
                 conversations=self._conversations,
                 listeners=self.parts.listeners,
+                metrics=self.parts.metrics,
             )
         session.users += 1
         try:

@@ -20,8 +20,11 @@ from server.errors import problems_body, refusal_body
 from server.http.sign_in import SIGN_IN
 from server.settings.settings import Settings
 
+METRICS: Final = "/metrics"
+"""Path of what the server counts: for who shows the token, like the API."""
+
 OPENAI_PREFIX: Final = "/v1/"
-API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json")
+API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json", METRICS)
 UPLOADS: Final = "/upload-files"
 """End of the paths whose bodies are passed on as they come, and may therefore be large."""
 

@@ -14,10 +14,10 @@ from typing import Any
 from fastapi import Request
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from server.dependencies import ServicesDependency
-from server.http.gate import SERVER_INFO
+from server.http.gate import METRICS, SERVER_INFO
 from server.routes.replies import Alive
 from server.routes.route_classes import make_router
 
@@ -85,6 +85,12 @@ async def server_info(request: Request, services: ServicesDependency) -> Any:
         return JSONResponse({"server": "Drydock"})
     facts = await asyncio.to_thread(read_process_facts, services.settings.data_dir)
     return {"uptime": services.uptime_seconds(), "idle_time": services.manager.idle_seconds(), "resources": facts}
+
+
+@router.get(METRICS, response_class=PlainTextResponse, include_in_schema=False)
+async def metrics(services: ServicesDependency) -> Response:
+    """What the server counts, in Prometheus' text format."""
+    return Response(services.metrics.render(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def read_process_facts(data_dir: Path) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Final
 
 from agent_core.controller.usage import metrics_of
 from agent_core.errors import DrydockError, EventStoreError
-from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.control import AgentState, AgentStateChanged, ConversationError
 from agent_core.events.event import Event
-from agent_core.events.llm_events import MessageEvent, ObservationEvent
+from agent_core.events.llm_events import AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.session.repository import folder_of
@@ -40,6 +40,7 @@ class Recorder:
         *,
         on_user_message: Callable[[str], None],
         on_activity: Callable[[], None],
+        on_trouble: Callable[[str, str], None],
         on_rest: Callable[[], Awaitable[None]] | None = None,
         branches: BranchKeeper,
     ) -> None:
@@ -47,6 +48,7 @@ class Recorder:
         self._conversations = conversations
         self._on_user_message = on_user_message
         self._on_activity = on_activity
+        self._on_trouble = on_trouble
         self._on_rest = on_rest
         self._branches = branches
         self.recorded_state: AgentState | None = None
@@ -71,6 +73,10 @@ class Recorder:
             )
         if isinstance(event, MessageEvent) and event.source == "user":
             self._on_user_message(event.llm_message.text)
+        if isinstance(event, ConversationError):
+            self._on_trouble(event.code, event.detail)
+        elif isinstance(event, AgentErrorEvent) and event.error_id:
+            self._on_trouble(event.error_id, event.error)
         if isinstance(event, AgentStateChanged) and event.agent_state is not self.recorded_state:
             await self.record_state(event.agent_state)
 

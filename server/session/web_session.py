@@ -23,6 +23,7 @@ from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
+from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import AgentFactory, LoadedAgent
 from server.session.agents.programs import PROGRAM
 from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
@@ -69,6 +70,7 @@ class WebSession:
         agents: AgentFactory,
         conversations: ConversationRepository,
         listeners: Listeners,
+        metrics: ServerMetrics,
     ) -> None:
         self.conversation_id = conversation_id
         self.connections: set[str] = set()
@@ -81,6 +83,7 @@ class WebSession:
         self._agents = agents
         self._conversations = conversations
         self._listeners = listeners
+        self._metrics = metrics
         self._loaded: _Loaded | None = None
         self._loading = False
         self._ended = False
@@ -353,6 +356,7 @@ class WebSession:
             on_user_message=lambda text: self._owner.first_message(self, text),
             on_activity=self._active,
             on_rest=partial(came_to_rest, self._conversations, record.id) if record.options.get(RESUMES) else None,
+            on_trouble=partial(self._metrics.trouble, conversation_id=self.conversation_id),
             branches=BranchKeeper(self.conversation_id, self._conversations, lambda: self.sandbox),
         )
         recording = recorder.run(after=agent.stream.last_id)

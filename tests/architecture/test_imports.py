@@ -46,7 +46,7 @@ SERVER_ROOMS = [
     {"db"},
     {"auth"},
     {"settings"},
-    {"errors", "listeners"},
+    {"errors", "listeners", "metrics"},
 ]
 """The server from the top down: a room imports itself and the rows below; services are handed in."""
 
@@ -77,6 +77,7 @@ HOMES = {
     "h11": {"server/doors/preview"},
     "websockets": {"server/doors/preview", "drydock_client/live.py"},
     "jinja2": {"agent_core/templates.py"},
+    "prometheus_client": {"server/metrics.py"},
     "rich": {"agent_core/library/console.py"},
     "yaml": {"agent_core/skills/files.py"},
     "cryptography": {"server/auth"},
