@@ -93,7 +93,8 @@ def _run(options: argparse.Namespace) -> int:
     with quick_imports():
         name = options.command.replace("-", "_")
         command: Callable[..., int] = getattr(import_module(f"server.cli.{name}"), name)
-    return command(settings, sys.stdout)
+    own = {name: getattr(options, name) for name in _OWN_OPTIONS.get(options.command, ())}
+    return command(settings, sys.stdout, **own)
 
 
 def _run_recording(options: argparse.Namespace) -> int:
@@ -110,6 +111,9 @@ def _run_recording(options: argparse.Namespace) -> int:
     )
     return gave
 
+
+_OWN_OPTIONS: Final = {"backup": ("file", "replace", "with_key"), "restore": ("file", "replace", "take_over")}
+"""Options of commands that are no settings."""
 
 _DOORS: Final = {"acp": "server.doors.acp.agent", "mcp": "server.doors.mcp.command"}
 """Commands that other programs start, to work with a running server: the module of each."""
@@ -131,6 +135,14 @@ _EXPORT = "Write a conversation of a running server into a file: a trajectory, a
 _ROTATE = """
 Make a new key, and encrypt every secret that is stored with it in place of the old key. End the server first; a command
 that is broken off has changed nothing, or is finished by the next start.
+"""
+_BACKUP = """
+Write everything that a server keeps (conversations with their logs, settings, secrets, plugins, notes) into one file,
+as it is at one moment; the server may run meanwhile. Run it as the server's user, with the server's settings.
+"""
+_RESTORE = """
+Make a data folder of a backup, which is checked first. Without --take-over the restored server is one of its own,
+beside which the first one may go on.
 """
 _ACP = """
 Talk the Agent Client Protocol over standard input and output: an editor starts this. Behind it are conversations of a
@@ -176,6 +188,25 @@ def _add_data(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all")
 
 
+def _add_backup(making: argparse.ArgumentParser, restoring: argparse.ArgumentParser) -> None:
+    making.add_argument("file", type=Path, help="the backup to be made; - for standard output")
+    making.add_argument("--force", action="store_true", dest="replace", help="replace the file if it exists")
+    making.add_argument(
+        "--without-key", action="store_false", dest="with_key", help="leave out the key to the stored secrets"
+    )
+    restoring.add_argument("file", type=Path, help="the backup; - for standard input")
+    restoring.add_argument(
+        "--force", action="store_true", dest="replace", help="move what is in the data folder into a folder in it"
+    )
+    restoring.add_argument(
+        "--take-over",
+        action="store_true",
+        help="be the server that the backup is of, which runs no more: find its sandboxes, go on with its work",
+    )
+    for command in (making, restoring):
+        _add_data(command)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="drydock", description="A self-hosted agent server.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -191,6 +222,10 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_argument("--page", type=Path, help="folder of a built page to serve in place of our own")
     _add_data(commands.add_parser("rotate-key", help="encrypt all secrets with a new key", description=_ROTATE))
+    _add_backup(
+        commands.add_parser("backup", help="write everything that a server keeps into a file", description=_BACKUP),
+        commands.add_parser("restore", help="make a data folder of a backup", description=_RESTORE),
+    )
     _add_server(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
     _add_server(commands.add_parser("mcp", help="give an MCP client tools for conversations", description=_MCP))
     _add_recordings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import platform
 import shutil
 import sys
@@ -16,7 +17,7 @@ from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
 from agent_core.version import VERSION
 from server.auth.identity import resolve_token
 from server.auth.origin import check_bind
-from server.db.data_folder import instance_id, prepare_data_dir
+from server.db.data_folder import LAST_BACKUP, instance_id, prepare_data_dir
 from server.http.page import page_folder
 from server.parts import PARTS, part_class
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
@@ -65,6 +66,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         *_parts(settings),
         _git(settings),
         _data_dir(settings),
+        _backup(settings),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
         _access(settings),
         engine._replace(needed=docker_needed),
@@ -123,6 +125,16 @@ def _data_dir(settings: Settings) -> DoctorFinding:
     except DrydockError as error:
         return DoctorFinding("data folder", ok=False, text=str(error))
     return DoctorFinding("data folder", ok=True, text=f"{folder} can be written")
+
+
+def _backup(settings: Settings) -> DoctorFinding:
+    path = settings.data_dir.absolute() / LAST_BACKUP
+    try:
+        note = json.loads(path.read_text("utf-8"))
+        text = f"the last one was made at {note['made_at'][:16]} UTC, {note['file']} ({note['bytes'] // MEGABYTE} MiB)"
+    except (OSError, ValueError, LookupError, TypeError):
+        return DoctorFinding("backup", ok=False, text="none yet: `drydock backup FILE` makes one", needed=False)
+    return DoctorFinding("backup", ok=True, text=text)
 
 
 async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:

@@ -7,15 +7,27 @@ import logging
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from server.db.blobs import sync_folder
 from server.db.errors import DataDirectoryError, InstanceRunningError
 
 SANDBOXES = "sandboxes"
 """The one folder in it that other users enter."""
+
+SEED_FOLDER = "forks"
+"""Files that wait for the first start of their conversation: a tar file for each."""
+
+LAST_BACKUP = "last-backup.json"
+"""When the last backup was made: ``made_at``, ``file`` and ``bytes``."""
+
+RESTORING, RESTORED, REPLACED = "restoring-", "restored-", "replaced-"
+"""Names of folders in a data folder begin so: what takes the place of everything, and what that was before."""
 
 _FOLDER, _FILE = 0o700, 0o600
 
@@ -98,6 +110,42 @@ def _is_foreign(found: os.stat_result) -> bool:
 
 def _some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def finish_restore(data_dir: Path) -> Path | None:
+    """Finish an exchange of everything in the folder, if one was begun; returns where the old contents are.
+
+    It is begun by renaming a folder with the new contents to `RESTORING` and a name. Killed at any point it is
+    finished by the next call. Sandboxes stay where the instance stays the same. Needs the lock.
+    """
+    for fresh in sorted(data_dir.glob(f"{RESTORING}*")):
+        old = data_dir / (REPLACED + fresh.name.removeprefix(RESTORING))
+        old.mkdir(mode=_FOLDER, exist_ok=True)
+        is_same = _read_id(fresh / ID_FILE) == _read_id(data_dir / ID_FILE)
+        for path in contents(data_dir):
+            if path.name == ID_FILE:  # it says until the end whose sandboxes these are
+                shutil.copy2(path, old)
+            elif not (is_same and path.name == SANDBOXES):
+                path.rename(old / path.name)
+        sync_folder(old)
+        sync_folder(data_dir)
+        fresh.rename(data_dir / (RESTORED + fresh.name.removeprefix(RESTORING)))
+    replaced = None
+    for fresh in sorted(data_dir.glob(f"{RESTORED}*")):
+        for path in fresh.iterdir():
+            path.rename(data_dir / path.name)
+        sync_folder(data_dir)
+        fresh.rmdir()
+        replaced = data_dir / (REPLACED + fresh.name.removeprefix(RESTORED))
+        with suppress(OSError):  # something was there
+            replaced.rmdir()
+    return replaced if replaced is not None and replaced.exists() else None
+
+
+def contents(data_dir: Path) -> list[Path]:
+    """What is in a data folder, but for its lock and what restoring has put there."""
+    own = (RESTORING, RESTORED, REPLACED, ".")
+    return sorted(path for path in data_dir.iterdir() if path.name != LOCK_FILE and not path.name.startswith(own))
 
 
 LOCK_FILE = "instance.lock"

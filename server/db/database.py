@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from agent_core.errors import EventStoreError
 from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
-from server.db.data_folder import InstanceLock, instance_id, prepare_data_dir
+from server.db.data_folder import InstanceLock, finish_restore, instance_id, prepare_data_dir
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.errors import DatabaseVersionError, database_error
 from server.db.event_store import SqlEventStore
@@ -113,6 +113,7 @@ async def open_database(
     data_dir = prepare_data_dir(data_dir)
     async with AsyncExitStack() as stack:
         stack.enter_context(InstanceLock(data_dir))
+        finish_restore(data_dir)
         name = instance_id(data_dir)
         box = SecretBox.open(data_dir / KEY_FILE)
         if settings.url is None:

@@ -62,7 +62,7 @@ async def rotate_key(writer: Writer, box: SecretBox, key_file: Path) -> Rotation
     All or nothing, even if the process is killed (see `finish_rotation`). Boxes that are open keep the old key: close
     and reopen the database. Raises `SecretKeyError` or `DatabaseError`; nothing has changed then.
     """
-    fresh_file = _next(key_file)
+    fresh_file = next_key_file(key_file)
     fresh = SecretBox.open(fresh_file)
     done = await writer.change(lambda connection: _Resealing(box, fresh).apply(connection))
     _take(fresh_file, key_file)
@@ -71,7 +71,7 @@ async def rotate_key(writer: Writer, box: SecretBox, key_file: Path) -> Rotation
 
 async def finish_rotation(engines: Engines, box: SecretBox, key_file: Path) -> SecretBox:
     """The box to use: that of a new key which a killed rotation has sealed everything with, else `box`."""
-    fresh_file = _next(key_file)
+    fresh_file = next_key_file(key_file)
     if not fresh_file.exists():
         return box
     fresh = SecretBox.open(fresh_file)
@@ -148,7 +148,8 @@ class _Resealing:
         return self._fresh.encrypt(text, purpose=purpose)
 
 
-def _next(key_file: Path) -> Path:
+def next_key_file(key_file: Path) -> Path:
+    """Where a new key is until it takes the place of `key_file`."""
     return key_file.with_name(key_file.name + _SUFFIX)
 
 

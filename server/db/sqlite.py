@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +28,8 @@ MAX_ROWS = 512
 WAL_PAGES_BEFORE_CHECKPOINT = 1000
 """SQLite's default; a file that grows is slow to sync."""
 
+_COPIED_PAGES = 2048
+
 _MAX_WAL_BYTES = 32 * 1024 * 1024
 
 _INSERT = (
@@ -46,6 +49,33 @@ def check_version() -> None:
             f"the SQLite library is version {sqlite3.sqlite_version}, {required} or newer is needed; "
             "use a Python that is built with a newer one"
         )
+
+
+def copy_database(source: Path, target: Path, progress: Callable[[int, int], None] = lambda left, whole: None) -> None:
+    """Copy a database, which others may use and change meanwhile, as it is at one moment; nobody waits for it.
+
+    `target` is one file then. `progress` is told how many pages are left, of how many. Raises `sqlite3.Error`.
+    """
+    with (
+        closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)) as present,
+        closing(sqlite3.connect(target, isolation_level=None)) as copy,
+    ):
+        copy.execute("PRAGMA synchronous = OFF")  # whoever needs it to last syncs the file
+        # A read that stays open: the pages are those of one moment, and no change begins the copy anew.
+        present.execute("BEGIN")
+        present.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        present.backup(copy, pages=_COPIED_PAGES, progress=lambda _status, left, whole: progress(left, whole))
+        present.execute("ROLLBACK")
+        copy.execute("PRAGMA journal_mode = DELETE")
+
+
+def damage_of(database: sqlite3.Connection) -> str:
+    """What is wrong with the pages of a database; "" when nothing is."""
+    try:
+        found = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "" if found == "ok" else found
 
 
 class DatabaseFile:

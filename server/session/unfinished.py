@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from agent_core.errors import DrydockError, EventStoreError
+from server.db.data_folder import SEED_FOLDER
 from server.db.database import Database
 
 
 def seed_of(data_dir: Path, conversation_id: str) -> Path:
     """Where the files wait for the first start of a fork, which puts them into its workspace: a tar file."""
-    return data_dir / "forks" / f"{conversation_id}.tar"
+    return data_dir / SEED_FOLDER / f"{conversation_id}.tar"
 
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,200 @@
+"""`Restore`: a data folder made of a backup, after everything in that was checked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+import tarfile
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, BinaryIO, Final, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from server.auth.identity import TOKEN_FILE
+from server.auth.secrets import SecretBox
+from server.db.backup import END, FORMAT, HEADER, BackupEnd, BackupError, BackupHeader, Hashed, ProgressTeller, Say
+from server.db.blobs import sync_folder
+from server.db.data_folder import (
+    ID_FILE,
+    REPLACED,
+    RESTORING,
+    SEED_FOLDER,
+    InstanceLock,
+    contents,
+    finish_restore,
+    prepare_data_dir,
+)
+from server.db.database import BLOB_FOLDER, DATABASE_FILE, HEAD, KEY_FILE
+from server.db.sqlite import damage_of
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_UNPACKING: Final = ".unpacking-"
+_PART: Final = 1024**2
+_MAX_TEXT: Final = 256 * 1024**2
+"""Bytes of the two members that are read as a whole."""
+_NAMES: Final = re.compile(
+    rf"{re.escape(DATABASE_FILE)}|{re.escape(KEY_FILE)}|{TOKEN_FILE}|{ID_FILE}"
+    rf"|{BLOB_FOLDER}/~?[a-z0-9][a-z0-9_-]{{0,99}}/[0-9a-f]{{64}}"
+    rf"|{SEED_FOLDER}/(?!.*\.\.)[^/\\\x00-\x1f\x7f]{{1,200}}\.tar"
+)
+"""All that a backup may hold: nothing else is ever written, nor anywhere else."""
+
+
+class RestoredBackup(NamedTuple):
+    """What a backup was of, what it held, where the old contents are now, and whether the key is there."""
+
+    header: BackupHeader
+    end: BackupEnd
+    replaced: Path | None
+    has_key: bool
+
+
+class Restore:
+    """Reads a backup into a data folder; its methods block.
+
+    By default the restored server is another one, beside which the first may go on: it has an instance id of its own,
+    knows none of the first one's sandboxes, takes up no agent by itself and tells no webhook. With `take_over` it is
+    the same server, whose sandboxes on this host are found again.
+    """
+
+    def __init__(self, data_dir: Path, *, take_over: bool, replace: bool, say: Say) -> None:
+        self._data_dir = data_dir
+        self._take_over = take_over
+        self._replace = replace
+        self._progress = ProgressTeller(say)
+
+    def read(self, file: BinaryIO, size: int = 0) -> RestoredBackup:
+        """Read the backup in `file` (of that size, if known); a `DrydockError` or `OSError` has changed nothing.
+
+        Raises `BackupError` where it is no whole backup, or the folder is not empty and not to be replaced.
+        """
+        data_dir = prepare_data_dir(self._data_dir)
+        with InstanceLock(data_dir):
+            finish_restore(data_dir)
+            for left in data_dir.glob(f"{_UNPACKING}*"):
+                shutil.rmtree(left)
+            if contents(data_dir) and not self._replace:
+                raise BackupError(
+                    f"the data folder {data_dir} is not empty; name another one with --data-dir, or have its contents "
+                    f"moved into a folder {REPLACED}… in it with --force"
+                )
+            name = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + secrets.token_hex(2)
+            fresh = data_dir / (_UNPACKING + name)
+            fresh.mkdir(mode=0o700)
+            try:
+                header, end = self._unpack(file, fresh, size)
+                has_key = self._settle(header, fresh)
+                _sync_folders(fresh)
+            except BaseException:
+                shutil.rmtree(fresh)
+                raise
+            fresh.rename(data_dir / (RESTORING + name))
+            return RestoredBackup(header, end, finish_restore(data_dir), has_key)
+
+    def _unpack(self, file: BinaryIO, fresh: Path, size: int) -> tuple[BackupHeader, BackupEnd]:
+        found: dict[str, tuple[int, str]] = {}
+        header = end = None
+        try:
+            with tarfile.open(fileobj=file, mode="r|") as tar:
+                for member in tar:
+                    content = tar.extractfile(member) if member.isreg() else None
+                    if header is None and member.name != HEADER:
+                        raise BackupError("this is no backup of a server: `drydock backup` makes them")
+                    if content is None or end is not None or member.name in found:
+                        raise BackupError(f"the backup is damaged: {member.name!r} does not belong there")
+                    if member.name == HEADER:
+                        text = _text(content, member)
+                        header, found[HEADER] = _header(text), (len(text), hashlib.sha256(text).hexdigest())
+                    elif member.name == END:
+                        end = _parsed(BackupEnd, _text(content, member))
+                    else:
+                        found[member.name] = _write(fresh, member, content)
+                    self._progress.tell("restore", member.offset_data, size)
+                    tar.members.clear()  # type: ignore[attr-defined] # it would remember each
+        except (tarfile.TarError, EOFError) as error:
+            raise BackupError(f"this is no whole backup of a server ({error}); take another one") from error
+        if header is None or end is None:
+            raise BackupError("the backup is torn: its end is missing; take another one")
+        wrong = sorted(name for name in found.keys() | end.files.keys() if found.get(name) != end.files.get(name))
+        if wrong or DATABASE_FILE not in found:
+            raise BackupError(
+                f"the backup is damaged: {(wrong or [DATABASE_FILE])[0]!r} is not what was written "
+                f"({len(wrong)} of {len(end.files)} files); take another one"
+            )
+        return header, end
+
+    def _settle(self, header: BackupHeader, fresh: Path) -> bool:
+        """Make what was unpacked a data folder of its own; returns whether its secrets can be read."""
+        with closing(sqlite3.connect(fresh / DATABASE_FILE, isolation_level=None)) as database:
+            if damage := damage_of(database):
+                raise BackupError(f"the backup is damaged: its database is not sound ({damage}); take another one")
+            if not self._take_over:
+                _make_another(database)
+        if not self._take_over:
+            (fresh / ID_FILE).write_text(f"{secrets.token_hex(8)}\n", "ascii")
+        present = self._data_dir / KEY_FILE
+        if not header.has_key and present.exists() and SecretBox.open(present).key_id == header.key_id:
+            shutil.copyfile(present, fresh / KEY_FILE)
+            (fresh / KEY_FILE).chmod(0o600)
+        return header.key_id is None or (fresh / KEY_FILE).exists()
+
+
+def _header(text: bytes) -> BackupHeader:
+    header = _parsed(BackupHeader, text)
+    if header.format > FORMAT or header.revision > HEAD:
+        raise BackupError(
+            f"the backup was made by a newer version of Drydock ({header.version}, whose schema is {header.revision}; "
+            f"this version knows up to {HEAD}); install that version, or a later one, and restore with it"
+        )
+    return header
+
+
+def _text(content: IO[bytes], member: tarfile.TarInfo) -> bytes:
+    if member.size > _MAX_TEXT:
+        raise BackupError(f"the backup is damaged: {member.name!r} has {member.size} bytes")
+    return content.read()
+
+
+def _parsed(model: type[_Model], text: bytes) -> _Model:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise BackupError(f"the backup is damaged: its {model.__name__} cannot be read; take another one") from error
+
+
+def _write(folder: Path, member: tarfile.TarInfo, content: IO[bytes]) -> tuple[int, str]:
+    """Write a member into the folder; returns its size and digest."""
+    if not _NAMES.fullmatch(member.name):
+        raise BackupError(f"the backup is damaged: {member.name!r} does not belong there")
+    path = folder / member.name
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    reading = Hashed(content)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        shutil.copyfileobj(reading, file, _PART)
+        file.flush()
+        os.fsync(file.fileno())
+    return path.stat().st_size, reading.digest
+
+
+def _make_another(database: sqlite3.Connection) -> None:
+    """Let the database be that of another server than the one whose it was: no sandbox, nothing at work, no webhook."""
+    with database:
+        database.execute("BEGIN")
+        database.execute(
+            "UPDATE conversations"
+            " SET sandbox = NULL, agent_state = NULL, options = json_remove(options, '$.other_sandboxes')"
+        )
+        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'webhooks'").fetchone():
+            database.execute("UPDATE webhooks SET active = 0")
+
+
+def _sync_folders(top: Path) -> None:
+    for path in (top, *top.rglob("*")):
+        if path.is_dir():
+            sync_folder(path)
