@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import URL, Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -35,6 +35,7 @@ from server.db.repositories.user_skills import SkillRepository
 from server.db.repositories.webhooks import WebhookRepository
 from server.db.sealing_keys import check_key, finish_rotation
 from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
+from server.db.upgrade_copies import UpgradeCopies
 from server.db.writer import Writer
 
 HEAD = "0009"
@@ -44,6 +45,7 @@ MIGRATIONS = Path(__file__).parents[2] / "migrations"
 DATABASE_FILE = "drydock.db"
 KEY_FILE = "secret.key"
 BLOB_FOLDER = "blobs"
+UPGRADE_COPIES = "before-upgrades"
 
 ORPHAN_SECONDS = 3600.0
 """A payload without an event is removed when it is older: a younger one's event may still be on its way."""
@@ -120,7 +122,7 @@ async def open_database(
             create_file(data_dir / DATABASE_FILE)
         engines = create_engines(settings.url or sqlite_url(data_dir / DATABASE_FILE), settings)
         stack.push_async_callback(engines.dispose)
-        await upgrade(engines.write)
+        await upgrade(engines.write, UpgradeCopies(data_dir / UPGRADE_COPIES))
         blobs: BlobStore | None = own.blobs
         if blobs is None:
             blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
@@ -188,13 +190,23 @@ async def _fill_room(connection: AsyncConnection) -> None:
     await connection.execute(text(f"INSERT INTO room_in_the_log VALUES (zeroblob({_ROOM_BYTES}))"))  # noqa: S608 - a constant
 
 
-async def upgrade(engine: AsyncEngine) -> None:
-    """Apply the missing steps, in one transaction where the database can do that."""
+async def upgrade(engine: AsyncEngine, copies: UpgradeCopies | None = None) -> None:
+    """Apply the missing steps, in one transaction where the database can do that; before that SQLite goes to `copies`.
+
+    Killed at any moment, the database is as it was or upgraded. A `DatabaseVersionError` or `DatabaseError` has changed
+    nothing.
+    """
     try:
         async with engine.connect() as connection:
             revision = await connection.run_sync(stored_revision)
         if revision == HEAD:
             return
+        if revision is not None:
+            _refuse_newer(engine.url, revision, copies)
+            if engine.url.get_backend_name() != "sqlite":
+                _log.info("the schema of the database is brought from %s to %s", revision, HEAD)
+            elif copies is not None:
+                await asyncio.to_thread(copies.make, Path(str(engine.url.database)), revision)
         async with engine.begin() as connection:
             await connection.run_sync(_run)
     except (SQLAlchemyError, OSError) as error:
@@ -208,21 +220,26 @@ def stored_revision(connection: Connection) -> str | None:
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
+def _refuse_newer(url: URL, revision: str, copies: UpgradeCopies | None) -> None:
+    from alembic.script import ScriptDirectory
+
+    known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+    if revision in known:
+        return
+    older = None if copies is None else copies.newest(known)
+    way_back = f", or put the copy from before its upgrade, {older}, in its place" if older is not None else ""
+    raise DatabaseVersionError(
+        f"the database {url.render_as_string()} was made by a newer version of Drydock (its schema is {revision}, this "
+        f"version knows up to {HEAD}); install that version again{way_back}, or choose another data folder"
+    )
+
+
 def _run(connection: Connection) -> None:
     # Loaded only when there is something to do: an ordinary start is faster and smaller without Alembic.
     from alembic import command
     from alembic.config import Config
-    from alembic.script import ScriptDirectory
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    revision = stored_revision(connection)
-    if revision is not None and revision not in known:
-        raise DatabaseVersionError(
-            f"the database {connection.engine.url.render_as_string()} was made by a newer version of Drydock "
-            f"(its schema is {revision}, this version knows up to {HEAD}); "
-            "install that version again, or choose another data folder"
-        )
     command.upgrade(config, HEAD)
