@@ -18,6 +18,7 @@ import uvloop
 from agent_core.errors import DrydockError
 from bench import (
     append,
+    backup,
     crowd,
     editing,
     files,
@@ -41,6 +42,7 @@ Measure = Callable[[Stage], Awaitable[list[Figure]]]
 
 MEASUREMENTS: dict[str, Measure] = {
     "append": append.measure,
+    "backup": backup.measure,
     "view": view.measure,
     "steps": steps.measure,
     "crowd": crowd.measure,

@@ -23,6 +23,7 @@ from server.auth.identity import Authenticator, OneTokenAuthenticator, PageSessi
 from server.auth.origin import OriginPolicy, check_bind
 from server.auth.preview_addresses import PreviewAddresses
 from server.conversation_manager.conversation_manager import ManagerParts
+from server.conversation_manager.retention import Retention
 from server.db.database import OwnStores, open_database
 from server.db.engine import DatabaseSettings
 from server.dependencies import Services
@@ -221,6 +222,7 @@ class Application:
                 )
             )
         )
+        await stack.enter_async_context(Retention(settings, database, manager, metrics))
         gateway = SocketGateway(manager, authenticator, keeper=self._keeper, limits=self.socket_limits)
         await stack.enter_async_context(gateway)
         announcements.add(gateway)

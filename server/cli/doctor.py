@@ -17,7 +17,10 @@ from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
 from agent_core.version import VERSION
 from server.auth.identity import resolve_token
 from server.auth.origin import check_bind
+from server.conversation_manager.retention import RetentionLimits, find_doomed
 from server.db.data_folder import LAST_BACKUP, instance_id, prepare_data_dir
+from server.db.database import DATABASE_FILE
+from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.http.page import page_folder
 from server.parts import PARTS, part_class
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
@@ -67,6 +70,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         _git(settings),
         _data_dir(settings),
         _backup(settings),
+        *await _bounded("retention", lambda: _retention(settings)),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
         _access(settings),
         engine._replace(needed=docker_needed),
@@ -135,6 +139,26 @@ def _backup(settings: Settings) -> DoctorFinding:
     except (OSError, ValueError, LookupError, TypeError):
         return DoctorFinding("backup", ok=False, text="none yet: `drydock backup FILE` makes one", needed=False)
     return DoctorFinding("backup", ok=True, text=text)
+
+
+async def _retention(settings: Settings) -> tuple[DoctorFinding]:
+    """The limits, and how many conversations they would delete now, those that somebody is connected to among them."""
+    limits = RetentionLimits.of(settings)
+    if not any(limits):
+        return (DoctorFinding("retention", ok=True, text="conversations are kept until somebody deletes them"),)
+    file = settings.data_dir.absolute() / DATABASE_FILE
+    text = f"conversations go that are {limits}"
+    if settings.database_url is None and not file.exists():
+        return (DoctorFinding("retention", ok=True, text=f"{text}; there are none yet"),)
+    try:
+        engines = create_engines(settings.database_url or sqlite_url(file), DatabaseSettings())
+        try:
+            found = await find_doomed(engines, limits)
+        finally:
+            await engines.dispose()
+    except DrydockError as error:
+        return (DoctorFinding("retention", ok=False, text=f"{text}; how many is not known: {error}", needed=False),)
+    return (DoctorFinding("retention", ok=True, text=f"{text}; of those that are unused now it would be {len(found)}"),)
 
 
 async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:

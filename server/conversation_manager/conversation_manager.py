@@ -160,8 +160,11 @@ class ConversationManager(ABC):
         """End its session and its sandbox's processes, keeping log and workspace; what it was before is returned."""
 
     @abstractmethod
-    async def delete(self, conversation_id: str) -> bool:
-        """Stop it and delete log, facts and sandbox; False when there is none of this id."""
+    async def delete(self, conversation_id: str, *, unless_used: bool = False) -> bool:
+        """Stop it and delete log, facts and sandbox; False when there is none of this id, or it is `unless_used`.
+
+        It is used while it is loaded, somebody is connected, or a call about it goes on.
+        """
 
     @abstractmethod
     def live(self, conversation_id: str) -> LiveConversation:

@@ -154,9 +154,9 @@ class StandaloneConversationManager(ConversationManager):
             self._unattended_since.pop(conversation_id, None)
         return before
 
-    async def delete(self, conversation_id: str) -> bool:
+    async def delete(self, conversation_id: str, *, unless_used: bool = False) -> bool:
         record = await self._conversations.get(conversation_id)
-        if record is None:
+        if record is None or (unless_used and conversation_id in self._sessions):
             return False
         with self._using(conversation_id) as session:
             await session.end(stopped=True, farewell=DELETED)

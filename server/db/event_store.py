@@ -37,6 +37,12 @@ _SELECT_BLOBS = "SELECT DISTINCT conversation_id, blob FROM events WHERE blob IS
 _SELECT_LAST = "SELECT max(id) FROM events WHERE conversation_id = :log"
 
 
+async def log_sizes(engines: Engines) -> dict[str, int]:
+    """Bytes of all payloads of each log, large ones too; takes a look at every event."""
+    rows = await engines.fetch("SELECT conversation_id, sum(size) FROM events GROUP BY conversation_id")
+    return {log: int(size) for log, size in rows}
+
+
 class SqlEventStore:
     """An `EventStore` in a SQL database; payloads over a limit go to the blob store, which no caller notices."""
 

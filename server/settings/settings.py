@@ -318,6 +318,27 @@ class Settings(BaseModel):
     cull_interval_seconds: PositiveSeconds = Field(15, description="How often idle conversations are looked for.")
     shutdown_seconds: PositiveSeconds = Field(10, description="Bound on suspending all conversations at the end.")
 
+    # Retention
+    retention_days: float = Field(
+        0,
+        ge=0,
+        description="Conversations that were not used for so many days are deleted, with their files; 0: never. None "
+        "of the limits below deletes what works, waits for an answer, has a client or was used within the last hour.",
+    )
+    retention_user_conversations: int = Field(
+        0, ge=0, description="Each user keeps so many, and the ones that were used longest ago are deleted; 0: any."
+    )
+    retention_user_mb: int = Field(
+        0,
+        ge=0,
+        description="The same by MiB of a user's logs, with large payloads and sub-agents' logs, without the files of "
+        "sandboxes; 0: any.",
+    )
+    retention_total_mb: int = Field(0, ge=0, description="The same by MiB of all users together; 0: any.")
+    retention_interval_seconds: PositiveSeconds = Field(
+        600, description="How often what is beyond these limits is looked for."
+    )
+
     # Sandbox
     sandbox: SandboxWish = Field(
         "auto",

@@ -23,6 +23,7 @@ HERE = "contract/rest/test_effects_of_settings.py"
 LIMIT = f"{HERE}::test_a_limit_of_the_settings_is_that_of_each_sandbox"
 OWN_MODULES = "integration/server/test_own_modules.py"
 MCP = "contract/rest/test_mcp.py"
+RETENTION = "unit/server/test_retention.py"
 MANAGER = "unit/server/test_manager.py"
 ASKING = "contract/rest/test_asking_before_acting.py"
 CONTEXT = "contract/rest/test_agent_context.py"
@@ -98,6 +99,11 @@ OF_THE_SERVER: dict[str, str] = {
     "resume_on_start": f"{MANAGER}::test_a_restart_resumes_what_was_at_work_and_nothing_else",
     "resume_concurrency": f"{HERE}::test_no_more_than_resume_concurrency_start_at_a_time",
     "generate_titles": f"{HERE}::test_a_model_is_asked_for_a_title_where_generate_titles_says_so",
+    "retention_days": f"{RETENTION}::test_what_is_in_use_stays_and_the_rest_goes_with_everything",
+    "retention_user_conversations": f"{RETENTION}::test_many_go_in_rounds_of_bounded_size",
+    "retention_user_mb": f"{RETENTION}::test_sizes_of_users_and_in_all_count_logs_with_payloads_and_sub_agents",
+    "retention_total_mb": f"{RETENTION}::test_sizes_of_users_and_in_all_count_logs_with_payloads_and_sub_agents",
+    "retention_interval_seconds": f"{RETENTION}::test_many_go_in_rounds_of_bounded_size",
     "idle_unload_seconds": f"{MANAGER}::"
     "test_an_idle_conversation_is_unloaded_as_it_is_and_its_sandbox_paused_then_stopped",
     "sandbox_stop_seconds": f"{MANAGER}::"

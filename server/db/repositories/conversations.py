@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 from sqlalchemy import Column, Executable, Row, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -22,7 +22,14 @@ from server.db.engine import Engines
 from server.db.errors import ConversationExistsError
 from server.db.page_ids import NewestFirst, newest_first, page_of
 from server.db.repositories.idempotency_keys import sending_scope
-from server.db.tables import chat_turns, conversations, feedback, idempotency_keys, webhook_positions
+from server.db.tables import (
+    chat_turns,
+    conversations,
+    feedback,
+    from_microseconds,
+    idempotency_keys,
+    webhook_positions,
+)
 from server.db.writer import TableRepository, Writer
 
 MAX_ID_LENGTH = 100
@@ -77,6 +84,23 @@ class ConversationChanges(TypedDict, total=False):
     completion_tokens: int
     pr_number: tuple[int, ...]
     options: Mapping[str, Any]
+
+
+class ConversationUse(NamedTuple):
+    """When a conversation was last used, by whom, and what its agent was last seen doing."""
+
+    id: str
+    user_id: str
+    used_at: datetime
+    agent_state: str | None
+
+
+async def conversations_by_use(engines: Engines) -> list[ConversationUse]:
+    """All conversations, the one that was used longest ago first, as the database has them."""
+    rows = await engines.fetch(
+        "SELECT id, user_id, coalesce(last_updated_at, created_at), agent_state FROM conversations ORDER BY 3, 1"
+    )
+    return [ConversationUse(row[0], row[1], from_microseconds(row[2]), row[3]) for row in rows]
 
 
 class ConversationRepository(TableRepository):
