@@ -181,6 +181,7 @@ class Application:
                 instance_id=database.instance_id,
                 choose=self._choose,
                 known_ids=database.conversations.ids,
+                metrics=metrics,
             )
         )
         announcements = Announcements()

@@ -16,6 +16,7 @@ from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.sandbox import ExtraDeps, Sandbox, SandboxProvider, SandboxSpec
 from server.db.repositories.conversations import ConversationRecord
+from server.metrics import ServerMetrics
 from server.session.sandbox_choice import (
     ChosenSandbox,
     commands_in,
@@ -95,6 +96,8 @@ logger = logging.getLogger(__name__)
 
 REAP_SECONDS = 20.0
 DESTROY_SECONDS = 30.0
+AGAIN_SECONDS = 30.0
+"""After so long it is tried again to remove what could not be removed."""
 CHOICE_SECONDS = 5.0
 
 
@@ -134,11 +137,15 @@ class Sandboxes:
         instance_id: str,
         choose: Callable[[], Awaitable[SandboxSelection]],
         known_ids: Callable[[], Awaitable[Collection[str]]],
+        metrics: ServerMetrics | None = None,
     ) -> None:
         self._settings = settings
         self._instance_id = instance_id
         self._choose = choose
         self._known_ids = known_ids
+        self._metrics = metrics or ServerMetrics()
+        self._unremoved: dict[str, ConversationRecord] = {}
+        self._removing: asyncio.Task[None] | None = None
         # Every engine that this host runs by default keeps its volumes there.
         folders = [str(settings.data_dir.absolute()), ENGINE_FOLDER]
         self.reserve = DiskReserve(folders, settings.disk_reserve_mb * MEGABYTE)
@@ -153,7 +160,7 @@ class Sandboxes:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for task in (self._choosing, self._preparing):
+        for task in (self._choosing, self._preparing, self._removing):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
@@ -234,19 +241,34 @@ class Sandboxes:
         await self._settle(record, "stopped", lambda sandbox: sandbox.stop())
 
     async def destroy(self, record: ConversationRecord) -> None:
-        """Remove a deleted conversation's sandbox. What fails is logged, and left to the next start's clean-up."""
-        await self._settle(record, "removed", lambda sandbox: sandbox.destroy())
+        """Remove a deleted conversation's sandbox. What fails is logged, and tried again until it is done."""
+        if await self._settle(record, "removed", lambda sandbox: sandbox.destroy()):
+            return
+        self._unremoved[record.id] = record
+        if self._removing is None or self._removing.done():
+            self._removing = asyncio.create_task(self._remove_later(), name="sandbox-removal")
+
+    async def _remove_later(self) -> None:
+        while self._unremoved:
+            await asyncio.sleep(AGAIN_SECONDS)
+            for record in list(self._unremoved.values()):
+                if not await self._settle(record, "removed", lambda sandbox: sandbox.destroy()):
+                    break  # the others have the same trouble
+                del self._unremoved[record.id]
 
     async def _settle(
         self, record: ConversationRecord, what: str, action: Callable[[Sandbox], Awaitable[None]]
-    ) -> None:
+    ) -> bool:
         if record.sandbox is None:
-            return
+            return True
         try:
             async with asyncio.timeout(DESTROY_SECONDS):
                 await action(await self.sandbox(record))
         except (DrydockError, TimeoutError) as error:
-            logger.warning("the sandbox of conversation %s could not be %s: %s", record.id, what, error or "too slow")
+            problem = f"its sandbox could not be {what}: {error or 'it took too long'}"
+            self._metrics.trouble(f"sandbox_not_{what}", problem, record.id)
+            return False
+        return True
 
     def _begin(self) -> asyncio.Task[SandboxSelection]:
         if self._choosing is None or self._choosing.done():

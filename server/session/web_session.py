@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from agent_core.errors import DrydockError, StreamClosedError
+from agent_core.errors import DrydockError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState, ChangeAgentState, ConversationError
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import ImageContent
@@ -383,8 +383,8 @@ class WebSession:
             success = True
         except DrydockError as error:
             # The log and the status say so already; a new message or a restart tries again.
-            problem = " ".join(str(error).split())
-            logger.warning("conversation %s could not be started: %s", self.conversation_id, problem)
+            code = error.code if isinstance(error, SandboxError) else ""
+            self._metrics.trouble(code or "start_failed", f"could not be started: {error}", self.conversation_id)
         except Exception:
             # A bug; the clients were told the same way.
             logger.exception("conversation %s could not be started", self.conversation_id)

@@ -15,26 +15,18 @@ import ssl
 import struct
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
-from typing import Any, NamedTuple, TypeVar
+from contextlib import AsyncExitStack, suppress
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel.runner_stream import RunnerStream
+from agent_core.runtime.docker.heartbeat import EngineAddress, Heartbeat
 
 _HEADER = struct.Struct(">BxxxL")
 _STDOUT = 1
 _MAX_HEAD = 16 * 1024
 _MAX_ERRORS = 4096
-
-
-class EngineAddress(NamedTuple):
-    """Address of an engine: a socket file, or host and port with or without TLS."""
-
-    socket_path: str | None = None
-    host: str = ""
-    port: int = 0
-    tls: ssl.SSLContext | None = None
 
 
 class Demultiplexer:
@@ -150,6 +142,11 @@ _FIX = "Start it (for example: sudo systemctl start docker), or set DOCKER_HOST 
 CALL_SECONDS = 60.0
 _ABANDON_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
+_PATIENCE_SECONDS = 5.0
+"""After so long without an answer the engine is asked whether it is there at all, and again and again."""
+_THREADS = 16
+_MOST_UNDER_WAY = 256
+"""Calls that may be under way or wait for a thread, among them those that a hanging engine never answers."""
 
 
 class EngineUnavailableError(SandboxError):
@@ -175,16 +172,23 @@ class DockerEngine:
 
     `host` is as in DOCKER_HOST; None takes the environment's, then the local socket. `connect_seconds` bounds the first
     call, which finds out whether an engine answers, `CALL_SECONDS` the others, unless the caller names another limit.
+    An engine that hangs fails them all within ten seconds, and the threads that it keeps are replaced once it is back.
     """
 
     def __init__(self, host: str | None, connect_seconds: float) -> None:
         self._host = host
         self._connect_seconds = connect_seconds
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="docker")
+        self._pool = _pool()
         self._under_way: set[asyncio.Future[Any]] = set()
         self._connecting = asyncio.Lock()
         self._client: Any = None
         self._address: EngineAddress | None = None
+        self._heartbeat: Heartbeat | None = None
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether there ever was an engine."""
+        return self._client is not None
 
     async def call(
         self,
@@ -224,13 +228,23 @@ class DockerEngine:
         )
         assert self._address is not None  # noqa: S101 - set together with the client
         path = f"/v{self._client._version}/exec/{created['Id']}/start"
-        return await open_exec(self._address, path, CALL_SECONDS)
+        opening = asyncio.create_task(open_exec(self._address, path, CALL_SECONDS))
+        try:
+            await self._answered("open a stream to the sandbox", opening)
+            return opening.result()
+        except BaseException:
+            opening.cancel()
+            with suppress(asyncio.CancelledError, SandboxError):
+                (await opening).abort()
+            raise
 
     async def close(self) -> None:
         """Let go of the engine; a call under way that nobody waits for any more gets a moment for its end."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=_CLOSE_SECONDS)
+        if self._heartbeat is not None:
+            await self._heartbeat.close()
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -241,18 +255,30 @@ class DockerEngine:
                 if self._client is None:
                     limit = self._connect_seconds
                     work = functools.partial(_translated, "answer", lambda host: connect(host, limit), self._host)
-                    self._client, self._address = await self._in_thread("connecting", work, limit + 1)
+                    client, address = await self._in_thread("connecting", work, limit + 1)
+                    self._client, self._address, self._heartbeat = client, address, Heartbeat(address)
+        if self._heartbeat is not None and self._heartbeat.is_silent:
+            await self._must_beat("ask whether it is there")
+            # The threads of before may be kept for ever.
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = _pool()
         return self._client
 
     async def _in_thread(
         self, what: str, work: Callable[[], T], limit: float, on_abandon: Callable[[], None] | None = None
     ) -> T:
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        if len(self._under_way) >= _MOST_UNDER_WAY:
+            raise EngineUnavailableError(
+                f"The Docker engine has {_MOST_UNDER_WAY} calls to answer yet ({what}).", "Try again in a moment."
+            )
+        call = self._pool.submit(work)
+        future = asyncio.wrap_future(call)
         self._under_way.add(future)
         future.add_done_callback(self._ended)
         try:
             async with asyncio.timeout(limit):
-                return await asyncio.shield(future)
+                await self._answered(what, future)
+            return future.result()
         except TimeoutError:
             raise EngineUnavailableError(
                 f"The Docker engine did not answer within {limit:g} s ({what}).",
@@ -261,13 +287,35 @@ class DockerEngine:
         except asyncio.CancelledError:
             if on_abandon is not None:
                 on_abandon()
-            await asyncio.wait({future}, timeout=_ABANDON_SECONDS)
+            # What has not begun is never done; what has is waited for, as long as there is hope.
+            if not call.cancel() and not (self._heartbeat is not None and self._heartbeat.is_silent):
+                await asyncio.wait({future}, timeout=_ABANDON_SECONDS)
             raise
+        finally:
+            call.cancel()  # nobody waits for it any more
+
+    async def _answered(self, what: str, future: asyncio.Future[Any]) -> None:
+        """Wait until it is done; raises `EngineUnavailableError` as soon as the engine gives no sign of life."""
+        while not (await asyncio.wait({future}, timeout=_PATIENCE_SECONDS))[0]:
+            if self._heartbeat is not None:
+                await self._must_beat(what, unless=future)
+
+    async def _must_beat(self, what: str, *, unless: asyncio.Future[Any] | None = None) -> None:
+        assert self._heartbeat is not None  # noqa: S101 - there is one once the engine has answered
+        if await self._heartbeat.beats() or (unless is not None and unless.done()):
+            return
+        raise EngineUnavailableError(
+            f"The Docker engine does not answer ({what}).", "Look at its log, and restart it if it hangs."
+        )
 
     def _ended(self, call: asyncio.Future[Any]) -> None:
         self._under_way.discard(call)
         if not call.cancelled():
             call.exception()  # perhaps nobody waits any more
+
+
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="docker")
 
 
 def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:

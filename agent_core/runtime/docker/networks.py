@@ -260,18 +260,28 @@ class DockerNetworks:
             return
         device = {_NAME: bridge_name(BRIDGES, name)} if spec.network in GUARDED else {}
         options = _BRIDGE | device | (_NO_HOST if spec.network == "internal" else {})
-        await self._engine.call_unless(
-            "create the sandboxes' network",
-            lambda client: client.create_network(
+
+        def create(client: Any) -> None:
+            client.create_network(
                 name,
                 driver="bridge",
                 internal=spec.network == "internal",
                 check_duplicate=True,
                 options=options,
                 labels={LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: _ROLE},
-            ),
-            *(403, 409),  # another process was faster, and has the name or the device
-        )
+            )
+
+        try:  # 403, 409: another process was faster, and has the name or the device
+            await self._engine.call_unless("create the sandboxes' network", create, 403, 409)
+        except EngineRefusedError as error:
+            if "address pool" not in error.explanation:
+                raise
+            raise SandboxError(
+                f"The Docker engine has no addresses left for the sandboxes' network ({error.explanation.strip()}).",
+                code="no_addresses",
+                fix="Remove networks that nobody uses (docker network prune), or give the engine more addresses"
+                " (default-address-pools in its daemon.json). The next message tries again.",
+            ) from error
 
 
 def _instance_of(network: Mapping[str, Any]) -> str:

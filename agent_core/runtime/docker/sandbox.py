@@ -18,7 +18,7 @@ from agent_core.runtime.channel import runner_stream
 from agent_core.runtime.channel.runner_stream import RunnerStream
 from agent_core.runtime.disk import DiskLook, measured
 from agent_core.runtime.docker.derived import DerivedImages
-from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError
+from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, EngineUnavailableError
 from agent_core.runtime.docker.images import PULL_SECONDS, ensure_image, missing_error, no_python_error
 from agent_core.runtime.docker.networks import DockerNetworks
 from agent_core.runtime.docker.objects import DockerObjects, DockerQuota, configured, made_from
@@ -56,6 +56,7 @@ _FIXES = {
     "disk_full": "Free some space on the engine's disk (docker system df).",
 }
 _RETRY_SECONDS = 0.05
+_ENGINE_RETRY_SECONDS = 1.0
 _CREATE_ATTEMPTS = 4
 
 
@@ -102,6 +103,19 @@ class DockerSandbox:
         self._last_words = ""
 
     async def start(self, progress: Progress) -> None:
+        """Start it; an engine that has answered before and is away now is waited for as long as a start may take."""
+        loop = asyncio.get_running_loop()
+        last = loop.time() + self.spec.limits.start_seconds
+        while True:
+            try:
+                return await self._start(progress)
+            except EngineUnavailableError as error:
+                if not self._engine.has_answered or loop.time() > last:
+                    raise
+                progress("STATUS$STARTING_RUNTIME", f"Waiting for the Docker engine. {error}")
+            await asyncio.sleep(_ENGINE_RETRY_SECONDS)
+
+    async def _start(self, progress: Progress) -> None:
         self._let_go()
         self._places = None
         self._creation = ""
@@ -311,7 +325,7 @@ class DockerSandbox:
             else:
                 await self._objects.kill()
         except SandboxError as error:
-            reason = f"{reason}; and cleaning up failed: {error}"
+            reason = f"{reason}; and cleaning up failed: {str(error).rstrip('.')}"
         if code == "no_python":
             return no_python_error(self.spec.image, reason, path=self.spec.environment.get("PATH"))
         return SandboxError(f"The sandbox did not start: {reason}.", code=code, fix=_FIXES.get(code, ""))

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.docker.engine import Demultiplexer, EngineAddress, open_exec
+from agent_core.runtime.docker.engine import Demultiplexer, open_exec
+from agent_core.runtime.docker.heartbeat import EngineAddress
 from runtime_images.runner import wire
 from tests.listening import listening_at
 

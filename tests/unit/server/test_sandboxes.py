@@ -11,9 +11,11 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.sandbox import Sandbox, SandboxStatus
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.db.repositories.conversations import ConversationRecord
+from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import DeferredSandbox
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.settings.settings import Settings
+from tests.waiting import until
 
 RECORD = ConversationRecord(id="a", sandbox={"provider": "fake", "name": "a"})
 
@@ -22,8 +24,14 @@ async def no_ids() -> list[str]:
     return []
 
 
-def make(choose: Callable[[], Awaitable[SandboxSelection]], tmp_path: Path, **settings: Any) -> Sandboxes:
-    return Sandboxes(Settings(data_dir=tmp_path, **settings), instance_id="i", choose=choose, known_ids=no_ids)
+def make(
+    choose: Callable[[], Awaitable[SandboxSelection]],
+    tmp_path: Path,
+    metrics: ServerMetrics | None = None,
+    **settings: Any,
+) -> Sandboxes:
+    made = Settings(data_dir=tmp_path, **settings)
+    return Sandboxes(made, instance_id="i", choose=choose, known_ids=no_ids, metrics=metrics)
 
 
 @pytest.fixture
@@ -172,3 +180,28 @@ async def test_a_deferred_sandbox_is_found_when_it_is_needed_and_not_before(sand
     await sandbox.destroy()
     assert await sandbox.poll() is SandboxStatus.ABSENT
     assert asked == 2
+
+
+async def test_a_sandbox_that_cannot_be_removed_now_is_removed_once_it_can(
+    provider: FakeProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.session.sandboxes.AGAIN_SECONDS", 0.01)
+    engine_is_there, tried = False, 0
+
+    async def choose() -> SandboxSelection:
+        nonlocal tried
+        tried += 1
+        if not engine_is_there:
+            raise SandboxError("no engine answers", code="engine_unavailable")
+        return SandboxSelection(provider, "it is there")
+
+    sandbox = provider.restore(make(choose, tmp_path).spec(RECORD), {"provider": "fake", "name": "a"})
+    await sandbox.start(lambda *_: None)
+    metrics = ServerMetrics()
+    async with make(choose, tmp_path, metrics=metrics) as sandboxes:
+        await sandboxes.destroy(RECORD)
+        await until(lambda: tried > 3)
+        assert await sandbox.poll() is SandboxStatus.RUNNING
+        engine_is_there = True
+        await until(lambda: provider.sandboxes["i", "a"].status is SandboxStatus.ABSENT)
+    assert metrics.troubles("sandbox_not_removed") >= 2
