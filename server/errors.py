@@ -184,8 +184,8 @@ def problem_text(error: Mapping[str, Any], form: Any = None) -> str:
 
 def status_of(error: Exception) -> int:
     """The status of the reply to an error that no route has an own one for."""
-    is_full = isinstance(error, SandboxError) and error.code in ("disk_reserve", "disk_full")
-    return 507 if is_full else 500
+    code = error.code if isinstance(error, SandboxError) else ""
+    return {"disk_reserve": 507, "disk_full": 507, "memory_ceiling": 503}.get(code, 500)
 
 
 def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:

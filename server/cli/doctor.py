@@ -23,6 +23,7 @@ from server.db.database import DATABASE_FILE
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.http.page import page_folder
 from server.parts import PARTS, part_class
+from server.session.memory_ceiling import MemoryCeiling, machine_memory
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
 from server.settings.extensions import registered
 from server.settings.settings import MEGABYTE, Settings
@@ -72,6 +73,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         _backup(settings),
         *await _bounded("retention", lambda: _retention(settings)),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
+        _memory(settings),
         _access(settings),
         engine._replace(needed=docker_needed),
         image._replace(needed=docker_needed and engine.ok),
@@ -159,6 +161,17 @@ async def _retention(settings: Settings) -> tuple[DoctorFinding]:
     except DrydockError as error:
         return (DoctorFinding("retention", ok=False, text=f"{text}; how many is not known: {error}", needed=False),)
     return (DoctorFinding("retention", ok=True, text=f"{text}; of those that are unused now it would be {len(found)}"),)
+
+
+def _memory(settings: Settings) -> DoctorFinding:
+    most, machine = settings.max_memory_mb, machine_memory()
+    ceiling = MemoryCeiling(most if most is None else most * MEGABYTE)
+    if problem := ceiling.problem():
+        return DoctorFinding("memory", ok=False, text=problem, needed=False)
+    bound = f"at most {ceiling.limit // MEGABYTE} MiB (max_memory_mb)" if ceiling.limit else "any amount"
+    left = f"{machine.free // MEGABYTE} of {machine.total // MEGABYTE} MiB are free"
+    kept = f"; below {ceiling.reserve // MEGABYTE} nothing more begins" if ceiling.reserve else ""
+    return DoctorFinding("memory", ok=True, text=f"{left}{kept}; the server itself may have {bound}")
 
 
 async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:

@@ -27,10 +27,11 @@ from server.conversation_manager.conversation_manager import (
 )
 from server.errors import ConversationNotFoundError
 from server.session.client_tools import ClientToolSpec
+from server.session.memory_ceiling import LOOK_SECONDS, MEMORY_CEILING, give_back, server_memory
 from server.session.recovery import find_unattended, resume_interrupted
 from server.session.titles import TitleKeeper
 from server.session.unfinished import seed_of
-from server.session.web_session import Activity, WebSession, is_idle, is_pause_over
+from server.session.web_session import Activity, WebSession, is_at_rest, is_idle, is_pause_over
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,10 @@ class StandaloneConversationManager(ConversationManager):
         self._own(culling, name="culler")
         self._own(self._recover(), name="recovery")
         self._own(self._keep_reserve(), name="disk-reserve")
+        self._own(self._keep_memory(), name="memory-ceiling")
+        ceiling, gauge = self.parts.sandboxes.memory, self.parts.metrics.gauge
+        gauge("drydock_memory_bytes", "Memory of the server itself, in bytes", server_memory)
+        gauge("drydock_memory_limit_bytes", "Its ceiling, in bytes; 0: none", lambda: ceiling.limit)
         return self
 
     async def __aexit__(
@@ -139,7 +144,7 @@ class StandaloneConversationManager(ConversationManager):
     # --- life ---
 
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
-        self.parts.sandboxes.reserve.check()
+        self.parts.sandboxes.check_room()
         with self._using(conversation_id) as session:
             await session.restart_if_failed()
             return self.live(conversation_id)
@@ -266,6 +271,28 @@ class StandaloneConversationManager(ConversationManager):
                 logger.info("there is room on the disk again: %d sandboxes go on", len(frozen))
                 await asyncio.gather(*(session.thaw() for session in frozen))
                 frozen.clear()
+
+    async def _keep_memory(self) -> None:
+        """While memory is short, say so and unload what is idle at once; then start what could not be started."""
+        ceiling, was_reached = self.parts.sandboxes.memory, False
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            problem = ceiling.problem()
+            if problem:
+                self.parts.metrics.trouble(MEMORY_CEILING, problem)
+            elif was_reached:
+                logger.info("there is memory again: what could not begin begins now")
+                await asyncio.gather(*(session.start_again() for session in self._sessions.values()))
+            was_reached = bool(problem)
+            if not ceiling.is_near:
+                continue
+            resting = [one for one in self._sessions.values() if is_at_rest(one.activity())]
+            for session in resting:
+                if await session.unload_if(is_at_rest, sandbox="pause"):
+                    logger.info("unloaded conversation %s: memory is short", session.conversation_id)
+                    self._unloaded(session)
+            if resting:
+                give_back()
 
     async def _recover(self) -> None:
         settings = self.parts.settings

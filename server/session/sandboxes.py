@@ -17,6 +17,7 @@ from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.sandbox import ExtraDeps, Sandbox, SandboxProvider, SandboxSpec
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
+from server.session.memory_ceiling import MemoryCeiling
 from server.session.sandbox_choice import (
     ChosenSandbox,
     commands_in,
@@ -149,6 +150,8 @@ class Sandboxes:
         # Every engine that this host runs by default keeps its volumes there.
         folders = [str(settings.data_dir.absolute()), ENGINE_FOLDER]
         self.reserve = DiskReserve(folders, settings.disk_reserve_mb * MEGABYTE)
+        most = settings.max_memory_mb
+        self.memory = MemoryCeiling(most if most is None else most * MEGABYTE)
         self._choosing: asyncio.Task[SandboxSelection] | None = None
         self._choice: SandboxSelection | None = None
         self._preparing: asyncio.Task[None] | None = None
@@ -166,6 +169,11 @@ class Sandboxes:
                 await asyncio.wait([task])
         if self._choice is not None and self._choice.provider is not None:
             await self._choice.provider.close()
+
+    def check_room(self) -> None:
+        """Raise `SandboxError` while nothing more may begin, for want of room on the disk or of memory."""
+        self.reserve.check()
+        self.memory.check()
 
     @property
     def choice(self) -> SandboxSelection | None:

@@ -284,6 +284,14 @@ class WebSession:
         except DrydockError as error:
             logger.warning("conversation %s does not go on by itself: %s", self.conversation_id, error)
 
+    async def start_again(self) -> None:
+        """Start what could not be started."""
+        try:
+            if self._start_failed:
+                await self.restart_if_failed()
+        except DrydockError as error:
+            logger.warning("conversation %s does not go on by itself: %s", self.conversation_id, error)
+
     # --- loading and unloading ---
 
     async def load(self) -> LoadedAgent:
@@ -465,9 +473,14 @@ class Activity(NamedTuple):
 
 def is_idle(activity: Activity, *, now: float, limit_seconds: float) -> bool:
     """Whether to unload it: nobody is connected, nothing is at work, and it was silent for the limit (0: never)."""
-    if limit_seconds <= 0 or activity.is_busy or activity.connections:
+    if limit_seconds <= 0 or not is_at_rest(activity):
         return False
     return now - activity.last_activity >= limit_seconds
+
+
+def is_at_rest(activity: Activity) -> bool:
+    """Whether nothing is at work and nobody looks."""
+    return not (activity.is_busy or activity.connections)
 
 
 def is_pause_over(paused_at: float, *, now: float, limit_seconds: float) -> bool:

@@ -534,6 +534,13 @@ class Settings(BaseModel):
         description="What is left free, in MiB, on the disks of the data folder and of the sandboxes: below it no "
         "sandbox is started and those that run are frozen, until there is room again. 0: nothing is.",
     )
+    max_memory_mb: int | None = Field(
+        None,
+        ge=0,
+        description="How much memory the server itself may have, in MiB; by default half of the machine's, or of what "
+        "its control group may have. Above it, and while the machine has next to no memory left, nothing more begins, "
+        "idle conversations are unloaded at once, and what is at work goes on. 0: no ceiling.",
+    )
 
     # Log
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level that is logged.")

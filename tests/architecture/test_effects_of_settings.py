@@ -177,6 +177,8 @@ OF_THE_SERVER: dict[str, str] = {
     "database_synchronous": f"{HERE}::test_the_database_writes_as_database_synchronous_says",
     "disk_reserve_mb": "contract/rest/test_disk_reserve.py::"
     "test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_on_by_itself",
+    "max_memory_mb": "contract/rest/test_memory_ceiling.py::"
+    "test_above_the_ceiling_nothing_begins_what_is_idle_goes_and_all_goes_on_by_itself",
     "log_level": f"{HERE}::test_the_log_has_the_log_format_and_the_log_level_of_the_settings",
     "log_format": f"{HERE}::test_the_log_has_the_log_format_and_the_log_level_of_the_settings",
     "log_all_events": f"{HERE}::test_every_event_is_logged_where_log_all_events_says_so",

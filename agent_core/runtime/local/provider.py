@@ -55,9 +55,12 @@ class LocalProvider:
             await self._try()
         except SandboxError as error:
             return Availability(False, _short(str(error).removesuffix(error.fix)), _advice(str(error)) or error.fix)
+        words = ["bubblewrap isolates processes of this host"]
         if shutil.which("slirp4netns") is None:
-            return Availability(True, "bubblewrap isolates processes of this host, without a network (no slirp4netns)")
-        return Availability(True, "bubblewrap isolates processes of this host")
+            words.append("without a network (no slirp4netns)")
+        if "memory" not in await asyncio.get_running_loop().run_in_executor(self._pool, held_limits):
+            words.append(f"the memory of a whole sandbox {_NOT_HELD}: each of its processes may have as much as it")
+        return Availability(True, ", ".join(words))
 
     async def lacks(self) -> Mapping[str, str]:
         reason = "local sandboxes have no image, but see the programs of this host (sandbox = docker has images)"

@@ -313,7 +313,7 @@ def _unusable(problem: str, request: NewConversation) -> Exception:
 
 async def _begin_log(services: Services, record: ConversationRecord, first: list[AnyEvent]) -> ConversationRecord:
     try:
-        services.sandboxes.reserve.check()
+        services.sandboxes.check_room()
         for event in first:
             await services.manager.send(record.id, event)
         if not first:

@@ -423,7 +423,7 @@ class AgentSessions:
         sandbox = DeferredSandbox(
             self._sandboxes.spec(record),
             lambda: self._find(record.id, session, environment),
-            self._sandboxes.reserve.check,
+            self._sandboxes.check_room,
         )
         connection = SandboxConnection(sandbox)
         repository, chosen = settings.git.repository, stored_choice(record)

@@ -78,3 +78,26 @@ async def test_an_ordinary_user_gets_the_same_isolation(folder: Path) -> None:
     )
     assert code == 0, said[-4000:]
     assert "passed" in said
+
+
+WHAT_HOLDS = """
+import asyncio, sys
+from agent_core.runtime.local.provider import LocalProvider
+
+async def main():
+    provider = LocalProvider(sys.argv[1])
+    print((await provider.check()).reason)
+    await provider.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_limits_that_do_not_hold_here_are_said(folder: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root knows that an ordinary user may make no control groups here")
+    python = await readable_python(str(folder), USER)
+    code, said = await spawn(python, "-c", WHAT_HOLDS, str(folder), folder=str(folder), user=USER)
+    assert code == 0, said
+    assert "the memory of a whole sandbox cannot be limited here" in said
+    assert "each of its processes may have as much as it" in said

@@ -61,6 +61,7 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_p
         "backup",
         "retention",
         "disk",
+        "memory",
         "access",
         "docker",
         "image",

@@ -44,6 +44,7 @@ class SecondListener(FirstListener):
 
 TWO_VALUES: dict[str, tuple[object, object]] = {
     "host": ("127.0.0.2", "127.0.0.3"),
+    "max_memory_mb": (2000, 3000),
     "port": (4001, 4002),
     "data_dir": ("a", "b"),
     "page": ("a", "b"),

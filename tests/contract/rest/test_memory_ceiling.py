@@ -1,0 +1,87 @@
+"""The server's ceiling of memory: what begins above it, what it gives back, and what a machine or its groups leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent_core.errors import SandboxError
+from server.session import memory_ceiling
+from server.session.memory_ceiling import MemoryCeiling, machine_memory, server_memory
+from tests.contract.rest.conftest import MakeServer
+
+MEGABYTE = 1024**2
+
+
+async def test_above_the_ceiling_nothing_begins_what_is_idle_goes_and_all_goes_on_by_itself(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.conversation_manager.standalone.LOOK_SECONDS", 0.05)
+    async with make_server(max_memory_mb=64 * 1024) as server:
+        idle = await server.create(initial_user_msg="hello")
+        await server.until_running(idle)
+        waiting = await server.create()
+        ceiling = server.app.services.sandboxes.memory
+        assert ceiling.limit == 64 * 1024 * MEGABYTE
+
+        ceiling.limit = server_memory() // 2
+        refused = await server.post("/api/conversations", json={})
+        assert refused.status_code == 503
+        assert "max_memory_mb" in refused.text
+        assert "Try again in a moment" in refused.text
+
+        async def is_unloaded() -> bool:
+            return bool((await server.info(idle))["status"] == "STOPPED")
+
+        await server.until(is_unloaded)
+        assert (await server.post(f"/api/conversations/{waiting}/start", json={})).status_code == 503
+        metrics = (await server.get("/metrics")).text
+        assert 'drydock_troubles_total{code="memory_ceiling"}' in metrics
+        assert "drydock_memory_bytes" in metrics
+        ceiling.limit = server_memory() * 100
+        assert (await server.post("/api/conversations", json={})).status_code == 200
+
+
+def test_the_default_is_half_of_what_there_is_and_a_little_of_it_is_kept() -> None:
+    total = machine_memory().total
+    ceiling = MemoryCeiling(None)
+    assert ceiling.limit in (total // 2, 768 * MEGABYTE, total)
+    assert 0 < ceiling.reserve <= 512 * MEGABYTE
+    assert ceiling.problem() == ""
+    assert MemoryCeiling(0).problem() == ""
+
+
+def test_there_is_memory_again_only_with_something_to_spare() -> None:
+    ceiling = MemoryCeiling(server_memory() * 2)
+    ceiling.check()
+    ceiling.limit = server_memory() // 2
+    with pytest.raises(SandboxError, match="MiB of memory, and may have") as caught:
+        ceiling.check()
+    assert caught.value.code == "memory_ceiling"
+    ceiling.limit = int(server_memory() * 1.05)
+    assert ceiling.problem()
+    ceiling.limit = server_memory() * 2
+    assert ceiling.problem() == ""
+
+
+def test_a_machine_without_memory_left_is_a_reason_too() -> None:
+    ceiling = MemoryCeiling(server_memory() * 10)
+    ceiling.reserve = machine_memory().free * 2
+    assert "machine has" in ceiling.problem()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_tightest_control_group_around_the_server_counts(tmp_path: Path, version: int) -> None:
+    root = tmp_path / "memory" if version == 1 else tmp_path
+    names = ("limit_in_bytes", "usage_in_bytes") if version == 1 else ("max", "current")
+    for path, limit, used in (("", 1 << 62, 0), ("outer", 400, 300), ("outer/inner", 900, 100)):
+        folder = root / path
+        folder.mkdir(parents=True, exist_ok=True)
+        no_limit = version == 2 and limit > 1 << 60
+        (folder / f"memory.{names[0]}").write_text("max\n" if no_limit else f"{limit}\n")
+        (folder / f"memory.{names[1]}").write_text(f"{used}\n")
+        (folder / "memory.stat").write_text("inactive_file 50\nanon 3\n")
+    membership = "0::/outer/inner\n" if version == 2 else "3:cpu:/x\n4:memory:/outer/inner\n0::/\n"
+    found = set(memory_ceiling._control_groups(membership, tmp_path))
+    assert found == {(400, 150), (900, 850)}
