@@ -20,7 +20,7 @@ from server.db.repositories.conversations import ConversationRecord
 from server.session.agents.agent_sessions import OWN_SERVERS, opened_servers, sealed_servers
 from server.session.agents.models import LLM_PROFILE
 from server.session.agents.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
-from server.session.recovery import RESUMES
+from server.session.crash_guard import LIFE
 from server.session.sandboxes import OTHER_SANDBOXES
 from server.session.titles import default_title
 from server.session.unfinished import seed_of, unfinished_conversation
@@ -29,7 +29,7 @@ START_SECONDS = 90.0
 LOOK_SECONDS = 0.05
 _writing = ThreadPoolExecutor(1, thread_name_prefix="forks")
 
-_NOT_CARRIED = frozenset({RESUMES, OTHER_SANDBOXES})
+_NOT_CARRIED = frozenset({LIFE, OTHER_SANDBOXES})
 """Options that belong to one conversation alone."""
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from agent_core.errors import DrydockError
 from agent_core.events.branches import Rewind
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
@@ -27,6 +28,7 @@ from server.conversation_manager.conversation_manager import (
 )
 from server.errors import ConversationNotFoundError
 from server.session.client_tools import ClientToolSpec
+from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.memory_ceiling import LOOK_SECONDS, MEMORY_CEILING, give_back, server_memory
 from server.session.recovery import find_unattended, resume_interrupted
 from server.session.titles import TitleKeeper
@@ -44,6 +46,10 @@ TOO_MANY = StatusNotice(
 
 
 STOPPED = StatusNotice("STATUS$STOPPED", "The conversation was stopped. Send a message to go on with it.")
+_STOPPED = (
+    ChangeAgentState(agent_state=AgentState.STOPPED, source="user"),
+    AgentStateChanged(agent_state=AgentState.STOPPED),
+)
 DELETED = StatusNotice("CONVERSATION$NOT_FOUND", "The conversation was deleted.", "error")
 
 
@@ -60,11 +66,21 @@ class StandaloneConversationManager(ConversationManager):
         self._titles = TitleKeeper(self._conversations, parts.titles, parts.announcements)
         self._last_activity = time.monotonic()
         self._is_closing = False
+        settings = parts.settings
+        self.guard = CrashGuard(
+            self._conversations,
+            parts.database.events,
+            retry_seconds=settings.held_back_seconds if settings.resume_on_start else 0,
+            tell=self._write_down,
+            take_up=self._take_up,
+            metrics=parts.metrics,
+        )
 
     async def __aenter__(self) -> Self:
         settings = self.parts.settings
         culling = cull_forever(self._cull, interval_seconds=settings.cull_interval_seconds)
         self._own(culling, name="culler")
+        self._own(self.guard.run(), name="crash-guard")
         self._own(self._recover(), name="recovery")
         self._own(self._keep_reserve(), name="disk-reserve")
         self._own(self._keep_memory(), name="memory-ceiling")
@@ -82,7 +98,7 @@ class StandaloneConversationManager(ConversationManager):
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._titles.close()
-        ending = [asyncio.create_task(_suspend(session)) for session in self._sessions.values()]
+        ending = [asyncio.create_task(self._suspend(session)) for session in self._sessions.values()]
         if not ending:
             return
         _, late = await asyncio.wait(ending, timeout=self.parts.settings.shutdown_seconds)
@@ -144,6 +160,10 @@ class StandaloneConversationManager(ConversationManager):
     # --- life ---
 
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
+        self.guard.release(conversation_id)
+        return await self._take_up(conversation_id)
+
+    async def _take_up(self, conversation_id: str) -> LiveConversation:
         self.parts.sandboxes.check_room()
         with self._using(conversation_id) as session:
             await session.restart_if_failed()
@@ -154,8 +174,12 @@ class StandaloneConversationManager(ConversationManager):
         with self._using(conversation_id) as session:
             if session.is_loaded:
                 await session.unload(stopped=True, sandbox="stop", notice=STOPPED)
+            elif self.guard.is_held(conversation_id):
+                await session.write_down(_STOPPED, self.parts.database.events)
+                await self._conversations.update(conversation_id, agent_state=AgentState.STOPPED.value)
             elif (record := await self._conversations.get(conversation_id)) is not None:
                 await self.parts.sandboxes.stop(record)
+            await self.guard.came_to_rest(conversation_id)
             self._unattended_since.pop(conversation_id, None)
         return before
 
@@ -167,6 +191,7 @@ class StandaloneConversationManager(ConversationManager):
             await session.end(stopped=True, farewell=DELETED)
             try:
                 self._titles.forget(conversation_id)
+                self.guard.forget(conversation_id)
                 seed_of(self.parts.settings.data_dir, conversation_id).unlink(missing_ok=True)
                 self._unattended_since.pop(conversation_id, None)
                 # Its sandbox may have been found only while it ran.
@@ -178,6 +203,9 @@ class StandaloneConversationManager(ConversationManager):
 
     def live(self, conversation_id: str) -> LiveConversation:
         session = self._sessions.get(conversation_id)
+        if self.guard.is_held(conversation_id):
+            connections = len(session.connections) if session is not None else 0
+            return LiveConversation(ConversationStatus.STARTING, HELD_BACK, connections, SENTENCE)
         if session is None or not session.is_loaded:
             return LiveConversation(num_connections=len(session.connections) if session is not None else 0)
         status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
@@ -300,7 +328,8 @@ class StandaloneConversationManager(ConversationManager):
             if settings.resume_on_start:
                 await resume_interrupted(
                     self._conversations,
-                    self.maybe_start_agent_loop,
+                    self._take_up,
+                    self.guard,
                     concurrency=settings.resume_concurrency,
                     limit=settings.max_concurrent_conversations,
                 )
@@ -309,6 +338,17 @@ class StandaloneConversationManager(ConversationManager):
                     self._unattended_since.setdefault(conversation_id, time.monotonic())
         except DrydockError as error:
             logger.error("what the last process left could not be taken up: %s", error)
+
+    async def _write_down(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:
+        with self._using(conversation_id) as session:
+            await session.write_down(events, self.parts.database.events)
+
+    async def _suspend(self, session: WebSession) -> None:
+        """End it for now. What is at work goes on in its sandbox; a sandbox at rest does not stay behind running."""
+        is_busy = session.activity().is_busy
+        await session.end(stopped=False, sandbox="keep" if is_busy else "stop")
+        if is_busy:
+            await self.guard.ended_in_order(session.conversation_id)
 
     def _unloaded(self, session: WebSession) -> None:
         if not session.is_loaded:
@@ -351,11 +391,6 @@ class StandaloneConversationManager(ConversationManager):
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("%s failed", task.get_name(), exc_info=error)
-
-
-async def _suspend(session: WebSession) -> None:
-    """End a session for now. What is at work goes on in its sandbox; a sandbox at rest does not stay behind running."""
-    await session.end(stopped=False, sandbox="keep" if session.activity().is_busy else "stop")
 
 
 async def cull_forever(cull: Callable[[], Awaitable[None]], *, interval_seconds: float) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Select, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.store import SEPARATOR, belongs_to
@@ -48,14 +49,23 @@ async def _owner_epochs(connection: AsyncConnection, logs: Collection[str]) -> d
 
 async def last_ids(connection: AsyncConnection, logs: Collection[str]) -> dict[str, int]:
     """The last id of each of `logs`, -1 for an empty one."""
-    newest = func.max(events.c.id)
-    statement = (
-        select(events.c.conversation_id, newest)
+    found: dict[str, int] = dict((await connection.execute(select_last_ids(logs))).all())
+    return {log: found.get(log, -1) for log in logs}
+
+
+def select_last_ids(logs: Collection[str]) -> Select[Any]:
+    """Each of `logs` that is not empty, and its last id."""
+    return (
+        select(events.c.conversation_id, func.max(events.c.id).label("newest"))
         .where(events.c.conversation_id.in_(logs))
         .group_by(events.c.conversation_id)
     )
-    found = dict((await connection.execute(statement)).all())
-    return {log: found.get(log, -1) for log in logs}
+
+
+def select_below(conversation_id: str) -> Select[Any]:
+    """What may be below this log: found by its owner, which each log has, and which are few; `LIKE` preselects."""
+    below = owners.c.conversation_id.startswith(f"{conversation_id}{SEPARATOR}", autoescape=True)
+    return select(owners.c.conversation_id).where(below)
 
 
 async def raise_epoch(connection: AsyncConnection, conversation_id: str) -> int:
@@ -75,11 +85,7 @@ async def raise_epoch(connection: AsyncConnection, conversation_id: str) -> int:
 
 async def delete_log(connection: AsyncConnection, conversation_id: str) -> list[str]:
     """Delete the rows of the log and of those below it, and fence their owners off; returns the ids of these logs."""
-    # Sub-conversations are found by their owners, which each log has and which are few; `LIKE` only preselects.
-    below = select(owners.c.conversation_id).where(
-        owners.c.conversation_id.startswith(f"{conversation_id}{SEPARATOR}", autoescape=True)
-    )
-    found = (await connection.execute(below)).scalars()
+    found = (await connection.execute(select_below(conversation_id))).scalars()
     logs = [conversation_id, *(log for log in found if belongs_to(log, conversation_id))]
     for log in logs:
         await connection.execute(delete(events).where(events.c.conversation_id == log))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent_core.events.store import NewEvent, StoredEvent
+from agent_core.events.store import NewEvent, StoredEvent, belongs_to
 from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
 from server.db.engine import Engines
@@ -34,6 +34,7 @@ _SELECT_BEFORE = """
     ) ORDER BY id DESC
 """
 _SELECT_BLOBS = "SELECT DISTINCT conversation_id, blob FROM events WHERE blob IS NOT NULL"
+_SELECT_KINDS = "SELECT DISTINCT kind, source FROM events WHERE conversation_id = :log AND id > :position"
 _SELECT_LAST = "SELECT max(id) FROM events WHERE conversation_id = :log"
 
 
@@ -114,6 +115,18 @@ class SqlEventStore:
     async def last_id(self, conversation_id: str) -> int:
         last = (await self._engines.fetch(_SELECT_LAST, log=conversation_id))[0][0]
         return -1 if last is None else int(last)
+
+    async def last_ids(self, conversation_id: str) -> dict[str, int]:
+        """The id of the last event of the log and of each one below it, where there is one."""
+        owned = (row.conversation_id for row in await self._engines.select(event_rows.select_below(conversation_id)))
+        logs = [conversation_id, *(log for log in owned if belongs_to(log, conversation_id))]
+        newest = await self._engines.select(event_rows.select_last_ids(logs))
+        return {row.conversation_id: row.newest for row in newest}
+
+    async def kinds_after(self, log: str, after: int) -> set[tuple[str, str]]:
+        """The kind and the source of each of the log's events with id > `after`."""
+        rows = await self._engines.fetch(_SELECT_KINDS, log=log, position=after)
+        return {(kind, source) for kind, source in rows}
 
     async def claim(self, conversation_id: str) -> int:
         return await self._writer.change(

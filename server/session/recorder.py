@@ -26,11 +26,19 @@ logger = logging.getLogger(__name__)
 BUSY_STATES = frozenset({AgentState.RUNNING, AgentState.USER_CONFIRMED, AgentState.RATE_LIMITED, AgentState.LOADING})
 """An agent in one of these is at work, or was when its process ended."""
 
+_OF_AGENTS: Final = frozenset({"ActionEvent", "MessageEvent", "Condensation"})
+
+
+def is_step(kind: str, source: str) -> bool:
+    """Whether an event of this kind shows that an agent gets on: its own doing, or the end of an action."""
+    return kind == "ObservationEvent" or (source == "agent" and kind in _OF_AGENTS)
+
 
 class Recorder:
     """Follows one stream until it is closed and read to its end.
 
-    The callbacks must not block; `on_rest` is called once, when the agent is first seen at rest.
+    The callbacks must not block; `on_rest` is called once, when the agent is first seen at rest, and `on_step` with
+    each event that shows that it gets on.
     """
 
     def __init__(
@@ -40,6 +48,7 @@ class Recorder:
         *,
         on_user_message: Callable[[str], None],
         on_activity: Callable[[], None],
+        on_step: Callable[[], None],
         on_trouble: Callable[[str, str], None],
         on_rest: Callable[[], Awaitable[None]] | None = None,
         branches: BranchKeeper,
@@ -48,6 +57,7 @@ class Recorder:
         self._conversations = conversations
         self._on_user_message = on_user_message
         self._on_activity = on_activity
+        self._on_step = on_step
         self._on_trouble = on_trouble
         self._on_rest = on_rest
         self._branches = branches
@@ -61,6 +71,8 @@ class Recorder:
 
     async def _record(self, event: AnyEvent) -> None:
         self._on_activity()
+        if is_step(event.kind, event.source):
+            self._on_step()
         self._branches.observe(event)
         conversation_id = self._stream.conversation_id
         self._conversations.touch(conversation_id, last_updated_at=event.timestamp)

@@ -10,14 +10,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from agent_core.errors import DrydockError
 from agent_core.runtime.sandbox import SandboxStatus
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
+from server.session.crash_guard import CrashGuard
 from server.session.recorder import BUSY_STATES
 from server.session.sandboxes import Sandboxes
 
 logger = logging.getLogger(__name__)
-
-MAX_RESUMES = 3
-RESUMES = "resumes"
-"""Key among a conversation's options: how often it was resumed without coming to rest since."""
 
 PAGE = 100
 
@@ -25,35 +22,29 @@ PAGE = 100
 async def resume_interrupted(
     conversations: ConversationRepository,
     start: Callable[[str], Awaitable[object]],
+    guard: CrashGuard,
     *,
     concurrency: int,
     limit: int,
 ) -> None:
     """Start conversations whose agent was at work, `concurrency` at a time: each user's `limit` most recent ones.
 
-    One that was resumed `MAX_RESUMES` times without coming to rest waits for its user: it may be what ends the process.
+    What the `guard` holds back is left out, and suspects come one after the other.
     """
     gate = asyncio.Semaphore(concurrency)
 
     async def resume(record: ConversationRecord) -> None:
-        resumes = int(record.options.get(RESUMES, 0))
-        if resumes >= MAX_RESUMES:
-            logger.warning(
-                "conversation %s is not resumed: it was at work each of the last %d times the server ended; "
-                "send it a message to go on",
-                record.id,
-                resumes,
-            )
-            return
-        async with gate:
-            try:
-                await conversations.update(record.id, options={**record.options, RESUMES: resumes + 1})
+        try:
+            if await guard.holds_back(record):
+                return
+            await guard.admit(record)
+            async with gate:
                 await start(record.id)
-            except DrydockError as error:
-                logger.warning("conversation %s could not be resumed: %s", record.id, error)
-            except Exception:
-                # A bug, or a record that cannot be read: of this one alone, the others go on.
-                logger.exception("conversation %s could not be resumed", record.id)
+        except DrydockError as error:
+            logger.warning("conversation %s could not be resumed: %s", record.id, error)
+        except Exception:
+            # A bug, or a record that cannot be read: of this one alone, the others go on.
+            logger.exception("conversation %s could not be resumed", record.id)
 
     records = await conversations.in_states({state.value for state in BUSY_STATES})
     if not records:
@@ -68,14 +59,6 @@ async def resume_interrupted(
     async with asyncio.TaskGroup() as group:
         for record in chosen:
             group.create_task(resume(record), name=f"resume:{record.id}")
-
-
-async def came_to_rest(conversations: ConversationRepository, conversation_id: str) -> None:
-    """Forget earlier resumes of a conversation whose agent waits or was stopped."""
-    record = await conversations.get(conversation_id)
-    if record is not None and record.options.get(RESUMES):
-        options = {key: value for key, value in record.options.items() if key != RESUMES}
-        await conversations.update(conversation_id, options=options)
 
 
 async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> AsyncIterator[str]:

@@ -14,6 +14,7 @@ from agent_core.events.control import AgentState, ChangeAgentState, Conversation
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import ImageContent
 from agent_core.events.serialization import AnyEvent
+from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
@@ -27,9 +28,9 @@ from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import AgentFactory, LoadedAgent
 from server.session.agents.programs import PROGRAM
 from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
+from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.listening import Listeners
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
-from server.session.recovery import RESUMES, came_to_rest
 from server.session.sandboxes import DISK_RESERVE
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ _T = TypeVar("_T")
 
 class SessionOwner(Protocol):
     """Interface of the manager for its sessions."""
+
+    guard: CrashGuard
 
     async def make_room(self, session: WebSession) -> None:
         """Have the session `has_room`, for which others of its user may have to be unloaded."""
@@ -204,7 +207,24 @@ class WebSession:
         if begins and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
             # Recovery looks at it from before the message is in the log until it is dealt with.
             await loaded.recorder.record_state(AgentState.RUNNING)
-        return await agent.send(event)
+        stored = await agent.send(event)
+        if begins or (isinstance(event, ChangeAgentState) and event.agent_state in BUSY_STATES):
+            self._owner.guard.release(self.conversation_id)
+        return stored
+
+    async def write_down(self, events: Sequence[AnyEvent], store: EventStore) -> None:
+        """Add these to its log, which need not be loaded for that."""
+        await self._executor.run(self._write_down(events, store))
+
+    async def _write_down(self, events: Sequence[AnyEvent], store: EventStore) -> None:
+        if self._agent is not None:
+            await self._agent.stream.add_events(events)
+            return
+        stream = await EventStream.open(self.conversation_id, store)
+        try:
+            await stream.add_events(events)
+        finally:
+            stream.close()
 
     async def restart_if_failed(self) -> None:
         """Load it; where sandbox or agent could not be started, try that again."""
@@ -363,7 +383,8 @@ class WebSession:
             self._conversations,
             on_user_message=lambda text: self._owner.first_message(self, text),
             on_activity=self._active,
-            on_rest=partial(came_to_rest, self._conversations, record.id) if record.options.get(RESUMES) else None,
+            on_step=partial(self._owner.guard.made_step, record.id),
+            on_rest=partial(self._owner.guard.came_to_rest, record.id),
             on_trouble=partial(self._metrics.trouble, conversation_id=self.conversation_id),
             branches=BranchKeeper(self.conversation_id, self._conversations, lambda: self.sandbox),
         )
@@ -373,7 +394,7 @@ class WebSession:
             PROGRAM in record.options,
             recorder,
             readers=[asyncio.create_task(recording, name="recorder"), *self._listeners.follow(agent.stream)],
-            starting=asyncio.create_task(self._start(agent), name=f"start:{self.conversation_id}"),
+            starting=asyncio.create_task(self._start(agent, record), name=f"start:{self.conversation_id}"),
         )
         self._tell()
         return agent
@@ -384,9 +405,15 @@ class WebSession:
         except (KeyError, ValueError) as error:  # what the settings name does not exist here
             raise SessionError(f"the conversation cannot be loaded: {error}") from error
 
-    async def _start(self, agent: LoadedAgent) -> None:
-        began, success = time.monotonic(), False
+    async def _start(self, agent: LoadedAgent, record: ConversationRecord) -> None:
+        began, success, guard = time.monotonic(), False, self._owner.guard
         try:
+            if await guard.holds_back(record):
+                agent.stream.publish(StatusNotice(HELD_BACK, SENTENCE))
+            await guard.admit(record)
+            if isinstance(agent.sandbox, SandboxConnection):
+                agent.sandbox.on_running = partial(guard.found_running, record.id)
+            began = time.monotonic()
             await agent.start()
             success = True
         except DrydockError as error:

@@ -304,6 +304,12 @@ class Settings(BaseModel):
         True, description="Whether agents that were at work when the server ended go on when it starts again."
     )
     resume_concurrency: int = Field(2, ge=1, description="How many of them are started at the same time.")
+    held_back_seconds: Seconds = Field(
+        300,
+        description="How long the server has to be up before it takes up again, alone, a conversation that is held back"
+        " because its last lives ended with the server and without a step; each further failure doubles it. 0: only its"
+        " user does.",
+    )
     generate_titles: bool = Field(
         True, description="Whether the model is asked, once, for a title; otherwise the first message's beginning."
     )

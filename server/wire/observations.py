@@ -68,10 +68,13 @@ def _rejected(event: UserRejectObservation) -> ObservationForm:
     return ObservationForm("user_rejected", text, {})
 
 
+_WITH_DETAIL = (AgentState.ERROR, AgentState.LOADING)
+
+
 def _agent_state(event: AgentStateChanged) -> ObservationForm:
-    """The agent's state. An error says in words what its reason names by an id: an addition to the protocol."""
+    """The agent's state. An error, or what holds it back, is said in words, too: an addition to the protocol."""
     extras = {"agent_state": event.agent_state.value, "reason": event.reason}
-    if event.agent_state is AgentState.ERROR and event.detail and event.detail != event.reason:
+    if event.agent_state in _WITH_DETAIL and event.detail and event.detail != event.reason:
         extras["detail"] = event.detail
     return ObservationForm("agent_state_changed", "", extras)
 

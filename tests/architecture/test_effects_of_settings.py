@@ -97,6 +97,7 @@ OF_THE_SERVER: dict[str, str] = {
     "test_a_wrong_field_is_named_with_its_problem_and_what_to_do",
     "conversation_max_age_seconds": f"{HERE}::test_conversations_over_the_conversation_max_age_seconds_are_not_listed",
     "resume_on_start": f"{MANAGER}::test_a_restart_resumes_what_was_at_work_and_nothing_else",
+    "held_back_seconds": f"{MANAGER}::test_what_is_held_back_waits_for_its_user_or_for_its_time",
     "resume_concurrency": f"{HERE}::test_no_more_than_resume_concurrency_start_at_a_time",
     "generate_titles": f"{HERE}::test_a_model_is_asked_for_a_title_where_generate_titles_says_so",
     "retention_days": f"{RETENTION}::test_what_is_in_use_stays_and_the_rest_goes_with_everything",

@@ -76,7 +76,8 @@ class SandboxConnection:
     """One conversation's sandbox, whose only user it is, and the stream to it.
 
     `on_status` is told what happens, as ``(status id of docs/protocol.md, text)``. `prepare`, where one is set, is
-    awaited whenever the sandbox has started anew, before any other request reaches it.
+    awaited whenever the sandbox has started anew, before any other request reaches it; `on_running` is told when an
+    action of an earlier process is found running.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class SandboxConnection:
     ) -> None:
         self.sandbox = sandbox
         self.prepare: Callable[[SandboxAccess], Awaitable[None]] | None = None
+        self.on_running: Callable[[], None] | None = None
         self._limits = limits or ConnectionLimits()
         self._listeners: list[Progress] = [] if on_status is None else [on_status]
         self._paused = False
@@ -167,6 +169,8 @@ class SandboxConnection:
             return "unknown" if self.sandbox.survived else "lost"
         if self.hello is not None:
             self._begun[key] = self.hello.boot
+        if state == "running" and self.on_running is not None:
+            self.on_running()
         return "running" if state == "running" else "done"
 
     async def ack(self, keys: Iterable[str]) -> None:

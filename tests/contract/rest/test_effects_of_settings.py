@@ -28,6 +28,8 @@ from server.app import create_app
 from server.cli.serve import configure_logging
 from server.db.database import open_database
 from server.db.repositories.conversations import ConversationRecord
+from server.metrics import ServerMetrics
+from server.session.crash_guard import CrashGuard
 from server.session.recovery import resume_interrupted
 from server.settings.settings import Settings
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
@@ -368,7 +370,15 @@ async def test_no_more_than_resume_concurrency_start_at_a_time(resume_concurrenc
     async with open_database(tmp_path) as database:
         for number in range(5):
             await database.conversations.create(ConversationRecord(id=f"c{number}", agent_state="running"))
-        await resume_interrupted(database.conversations, start, concurrency=resume_concurrency, limit=9)
+        guard = CrashGuard(
+            database.conversations,
+            database.events,
+            retry_seconds=0,
+            tell=lambda *_: asyncio.sleep(0),
+            take_up=start,
+            metrics=ServerMetrics(),
+        )
+        await resume_interrupted(database.conversations, start, guard, concurrency=resume_concurrency, limit=9)
     assert most == resume_concurrency
 
 

@@ -56,6 +56,7 @@ OURS = {
     "CONVERSATION$ALREADY_EXISTS",
     "STATUS$ERROR_DISK_LIMIT",
     "STATUS$ERROR_DISK_RESERVE",
+    "STATUS$HELD_BACK",
     "STATUS$NETWORK_WARNING",
 }
 """For cases that the original does not have; clients show the text beside them."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import pytest
@@ -21,7 +22,8 @@ from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.errors import DatabaseError
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
 from server.session.agents.agent_sessions import UserSecrets
-from server.session.recovery import MAX_RESUMES, RESUMES, resume_interrupted
+from server.session.crash_guard import FRUITLESS_LIVES, HELD_BACK, LIFE, Life
+from server.session.recovery import resume_interrupted
 from server.settings.extensions import class_at
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello
 from tests.waiting import ticks, until
@@ -394,22 +396,42 @@ async def test_a_message_that_was_taken_right_before_a_crash_is_resumed(make_hou
         assert await house.state_of("a") == "running"
 
 
-async def test_a_conversation_that_ends_the_process_each_time_is_left_alone_after_some_tries(
-    make_house: MakeHouse,
+@pytest.mark.parametrize("held_back_seconds", [0.0, 0.05])
+async def test_what_is_held_back_waits_for_its_user_or_for_its_time(
+    make_house: MakeHouse, held_back_seconds: float
 ) -> None:
-    async with make_house() as house:
-        await house.new("poison", agent_state="running", options={RESUMES: MAX_RESUMES})
-        await house.new("good", agent_state="running", options={RESUMES: MAX_RESUMES - 1, "kept": 1})
-    async with make_house() as house:
+    loop = asdict(Life(fruitless=FRUITLESS_LIVES))
+    async with make_house(resume_on_start=False) as house:
+        await house.new("poison", agent_state="running", options={LIFE: loop})
+        await house.new("good", agent_state="running")
+    async with make_house(held_back_seconds=held_back_seconds) as house:
         await until(lambda: bool(house.agents.of("good")))
+        await until(lambda: house.manager.live("poison").runtime_status == HELD_BACK or house.agents.of("poison"))
+        if not held_back_seconds:
+            await ticks(20)
+            assert not house.agents.of("poison")
+            await house.manager.send("poison", hello())
+        await until(lambda: house.manager.live("poison").status is ConversationStatus.RUNNING)
 
-        async def counted_anew() -> bool:
-            record = await house.database.conversations.get("good")
-            return record is not None and record.options == {"kept": 1}
+        async def is_forgotten() -> bool:
+            record = await house.database.conversations.get("poison")
+            return record is not None and record.options == {}
 
-        await until(counted_anew)
-        assert not house.agents.of("poison")
-        await house.manager.maybe_start_agent_loop("poison")
+        await until(is_forgotten)  # it came to rest
+
+
+async def test_what_is_held_back_can_be_stopped_and_removed_without_being_loaded(make_house: MakeHouse) -> None:
+    loop = asdict(Life(fruitless=FRUITLESS_LIVES))
+    async with make_house(resume_on_start=False) as house:
+        for name in ("a", "b"):
+            await house.new(name, agent_state="running", options={LIFE: loop})
+    async with make_house() as house:
+        await until(lambda: all(house.manager.guard.is_held(name) for name in ("a", "b")))
+        await house.manager.stop("a")
+        assert await house.manager.delete("b")
+        assert await house.state_of("a") == "stopped"
+        assert house.manager.live("a") == LiveConversation()
+        assert not house.agents.made
 
 
 async def test_one_that_cannot_be_resumed_whatever_the_reason_leaves_the_others_alone(
@@ -426,7 +448,7 @@ async def test_one_that_cannot_be_resumed_whatever_the_reason_leaves_the_others_
                 raise ZeroDivisionError("nobody foresaw this")
             resumed.append(conversation_id)
 
-        await resume_interrupted(house.database.conversations, start, concurrency=1, limit=9)
+        await resume_interrupted(house.database.conversations, start, house.manager.guard, concurrency=1, limit=9)
         assert resumed == ["good"]
     assert "conversation bad could not be resumed" in caplog.text
 
