@@ -315,7 +315,8 @@ def _root_of(source: str, ref: str, cache: Path) -> Path | None:
 
 
 def _is_younger(file: Path, seconds: float) -> bool:
-    return file.exists() and time.time() - file.stat().st_mtime < seconds
+    # A clock that has been set back does not make it young for as long as that.
+    return file.exists() and 0 <= time.time() - file.stat().st_mtime < seconds
 
 
 def _remove_old_locks(folder: Path) -> None:

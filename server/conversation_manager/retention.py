@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, NamedTuple, Self
 
 from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState
 from agent_core.events.store import parent_of
+from server.clock import careful_now
 from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
 from server.db.database import Database
 from server.db.engine import Engines
@@ -115,7 +116,7 @@ async def find_doomed(engines: Engines, limits: RetentionLimits) -> list[Doomed]
     """What would be deleted now, as far as the database knows; raises `DatabaseError`."""
     uses = await conversations_by_use(engines)
     sizes = await log_sizes(engines) if limits.need_sizes else {}
-    return await asyncio.to_thread(doomed, uses, sizes, limits, datetime.now(UTC))
+    return await asyncio.to_thread(doomed, uses, sizes, limits, careful_now())
 
 
 class Retention:

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import threading
-import time
 from collections.abc import Callable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from agent_core.errors import EventStoreError
+from server.clock import careful_now
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class FolderBlobStore:
 
     async def collect(self, used: Mapping[str, Set[str]], *, older_than_seconds: float) -> int:
         keep = {folder_name(conversation_id): digests for conversation_id, digests in used.items()}
-        return await self._in_thread(lambda: self._collect(keep, time.time() - older_than_seconds))
+        return await self._in_thread(lambda: self._collect(keep, careful_now().timestamp() - older_than_seconds))
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         if self._pool is None:

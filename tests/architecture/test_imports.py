@@ -46,7 +46,7 @@ SERVER_ROOMS = [
     {"db"},
     {"auth"},
     {"settings"},
-    {"errors", "listeners", "metrics"},
+    {"errors", "listeners", "metrics", "clock"},
 ]
 """The server from the top down: a room imports itself and the rows below; services are handed in."""
 

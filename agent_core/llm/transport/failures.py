@@ -226,7 +226,10 @@ def readable(text: str) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as an HTTP date."""
+    """Seconds that the server asks to wait: ``retry-after-ms``, or ``retry-after`` in seconds or as an HTTP date.
+
+    A date counts from what the server says that it is now, so that it does not matter whose clock is wrong.
+    """
     lower = {name.lower(): value for name, value in headers.items()}
     milliseconds = _number(lower.get("retry-after-ms"))
     if milliseconds is not None:
@@ -236,9 +239,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     if seconds is not None or value is None:
         return seconds
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+        return max(0.0, parsedate_to_datetime(value).timestamp() - _now_at(lower.get("date", "")))
     except (ValueError, TypeError):
         return None
+
+
+def _now_at(date: str) -> float:
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, TypeError):
+        return time()
 
 
 def _number(value: str | None) -> float | None:

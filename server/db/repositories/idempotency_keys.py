@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Row, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from agent_core.events.event import utc_now
+from server.clock import careful_now
 from server.db.tables import idempotency_keys
 from server.db.writer import Writer
 from server.errors import KeyInUseError, KeyReusedError
@@ -44,7 +44,7 @@ class IdempotencyKeys:
     """Keeps the keys, durably. Of one key one request at a time is carried out, as far as this process knows."""
 
     def __init__(
-        self, writer: Writer, *, wait_seconds: float = WAIT_SECONDS, now: Callable[[], datetime] = utc_now
+        self, writer: Writer, *, wait_seconds: float = WAIT_SECONDS, now: Callable[[], datetime] = careful_now
     ) -> None:
         self._writer = writer
         self._wait_seconds = wait_seconds

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from agent_core.errors import EventStoreError
-from agent_core.events.event import utc_now
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
+from server.clock import careful_now
 from server.db.repositories.webhooks import StoredWebhook, WebhookChanges, WebhookRepository
 from server.doors.webhooks.sender import DeliveryOutcome, Sender
 from server.wire.envelope import is_hidden, to_record, wire_time, without_view
@@ -45,7 +45,7 @@ class WebhookDelivery:
         sender: Sender,
         *,
         waits: tuple[float, ...] = WAITS,
-        now: Callable[[], datetime] = utc_now,
+        now: Callable[[], datetime] = careful_now,
     ) -> None:
         self.webhook = webhook
         self._repository = repository

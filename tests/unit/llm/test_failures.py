@@ -144,6 +144,13 @@ def test_a_wait_given_as_a_date_is_read_and_a_past_one_is_no_wait() -> None:
     assert retry_after({"Retry-After": formatdate(time() - 50, usegmt=True)}) == 0
 
 
+def test_a_date_is_read_by_the_clock_of_the_server_that_gave_it() -> None:
+    there = time() - 86_400 * 365
+    headers = {"Retry-After": formatdate(there + 20, usegmt=True), "Date": formatdate(there, usegmt=True)}
+    assert retry_after(headers) == 20
+    assert retry_after({**headers, "Date": "yesterday"}) == 0
+
+
 def test_waits_double_between_their_limits() -> None:
     waits = [wait_after(attempt, LLMUnavailableError("x"), LLMConfig()) for attempt in range(1, 6)]
     assert waits == [8, 16, 32, 64, None]
