@@ -49,8 +49,17 @@ CONFIG = schemathesis.Config.from_dict(
         },
     }
 )
-SCHEMA = schemathesis.openapi.from_dict(dict(document()), config=CONFIG).exclude(path_regex="/log/live$")
-"""All but the one answer that goes on as long as somebody listens; `tests/integration/library` follows it."""
+
+
+@pytest.fixture
+def whole(request: pytest.FixtureRequest) -> schemathesis.BaseSchema:
+    """All but the one answer that goes on as long as somebody listens; `tests/integration/library` follows it."""
+    request.node._nodeid = request.node.nodeid  # as pytest called it when this schemathesis was made
+    return schemathesis.openapi.from_dict(dict(document()), config=CONFIG).exclude(path_regex="/log/live$")
+
+
+# A fixture: it takes seconds to think the cases up, and every process that shares in the tests collects this one.
+SCHEMA = schemathesis.pytest.from_fixture("whole")
 
 
 def _name_what_is_there(case: schemathesis.Case[Any], there: Mapping[str, str]) -> None:
@@ -68,6 +77,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
+@pytest.mark.timeout(600)  # all routes, one after the other, each a subtest
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")  # schemathesis does so itself
 @SCHEMA.parametrize()
 @settings(
