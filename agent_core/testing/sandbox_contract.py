@@ -183,18 +183,33 @@ class SandboxLifecycleContract:
 
     async def test_a_paused_sandbox_does_nothing_until_it_is_needed(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
-        await output(
-            sandbox, "(while :; do echo x >> ticks; sleep 0.01; done) & until test -s ticks; do sleep 0.01; done"
-        )
+        loop = "while :; do date +%s.%N >> ticks; sleep 0.01; done"
+        await output(sandbox, f"({loop}) & until test -s ticks; do sleep 0.01; done")
         await sandbox.pause()
-        assert await sandbox.sandbox.poll() is SandboxStatus.PAUSED
         await sandbox.pause()
-        paused = time.time()
-        await asyncio.sleep(0.3)
-        ticks = await output(sandbox, "stat -c %.Y ticks; wc -l < ticks")
-        assert await sandbox.sandbox.poll() is SandboxStatus.RUNNING
-        await output(sandbox, f"until test $(wc -l < ticks) -gt {ticks.split()[1]}; do sleep 0.01; done")
-        assert time.time() - paused > 0.3
+        await asyncio.sleep(0.5)
+        ticks = await output(sandbox, "wc -l < ticks")
+        await output(sandbox, f"until test $(wc -l < ticks) -gt {ticks}; do sleep 0.01; done")
+        gaps = "NR > 1 && $1 - last > longest {longest = $1 - last} {last = $1} END {print longest}"
+        assert float(await output(sandbox, f"awk '{gaps}' ticks")) > 0.4
+
+    async def test_a_sandbox_that_its_provider_has_frozen_goes_on_when_it_is_needed(self, kit: SandboxKit) -> None:
+        first = kit.connect()
+        await output(first, "sleep 500 &")
+        await first.close()
+        await first.sandbox.pause()
+        assert await first.sandbox.poll() is SandboxStatus.PAUSED
+        second = kit.connect(state=dict(first.sandbox.state))
+        assert await output(second, "jobs | wc -l") == "1"
+        assert await second.sandbox.poll() is SandboxStatus.RUNNING
+
+    async def test_a_server_that_is_gone_leaves_no_sandbox_frozen_for_the_next(self, kit: SandboxKit) -> None:
+        first = kit.connect()
+        await output(first, "sleep 500 &")
+        await first.pause()
+        await first.close()
+        second = kit.connect(state=dict(first.sandbox.state))
+        assert await output(second, "cut -d' ' -f3 /proc/$(jobs -p)/stat") == "S"
 
     async def test_a_paused_sandbox_can_be_stopped_and_removed(self, kit: SandboxKit) -> None:
         first, second = kit.connect("first"), kit.connect("second")

@@ -12,6 +12,7 @@ from .core import arguments
 from .core.arguments import BadRequestError, RequestError
 from .core.connection import Connection, Operation, Request
 from .core.disk_limit import DiskLimiter
+from .core.freezer import Freezer
 from .core.journal import Journal, JournaledAnswer
 from .core.loop import Loop
 from .core.workers import Reply, TooMuchWorkError, Workers
@@ -48,6 +49,7 @@ class Requests:
         loop: Loop,
         workers: Workers,
         disk: DiskLimiter,
+        freezer: Freezer,
         ports: SandboxPorts,
         workspace: str,
         state_directory: str,
@@ -65,6 +67,7 @@ class Requests:
         self._lent = LentSecrets()
         self._outputs = WholeOutputs(os.path.join(state_directory, "outputs"), "terminal", lent=self._lent)
         self._disk = disk
+        self._freezer = freezer
         self._sessions: Dict[str, TerminalSession] = {}
         self._fresh = 0
         self._pending: Dict[int, Request] = {}
@@ -89,6 +92,8 @@ class Requests:
             ),
             "kernel.restart": lambda request, _, __: request.finish(kernel.restart()),
             "kernel.run": lambda request, args, _: self._run(kernel, cell_order(args), request),
+            "processes.freeze": lambda request, _, __: request.finish({"frozen": freezer.freeze()}),
+            "processes.thaw": self._thaw,
             "ping": lambda request, _, __: request.finish(
                 {"journal": journal.trouble or "ok", "sessions": sorted(self._sessions)}
             ),
@@ -149,8 +154,16 @@ class Requests:
             self._close(name, "The runner has ended.")
         self._journal.close()
 
+    def thaw(self) -> None:
+        """Let go on what was frozen, and hear what became of it meanwhile."""
+        if self._freezer.is_frozen:
+            self._freezer.thaw()
+            self.child_changed()
+
     def child_changed(self) -> None:
         """Pass SIGCHLD on to the terminals and collect dead children of terminals that are gone."""
+        if self._freezer.is_frozen:  # a terminal would continue its shell
+            return
         for session in list(self._sessions.values()):
             session.shell.child_changed()
         shells = {session.shell.pid for session in self._sessions.values()}
@@ -224,6 +237,10 @@ class Requests:
         if any(name.startswith("DRYDOCK_") for name in found):
             raise BadRequestError("variables holds a name that begins with DRYDOCK_, which is the runner's own")
         os.environ.update(found)
+        request.finish({})
+
+    def _thaw(self, request: Request, _args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        self.thaw()
         request.finish({})
 
     def _run(self, program: Any, order: Any, request: Request) -> None:

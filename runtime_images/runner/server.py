@@ -15,6 +15,7 @@ from .attach import SUFFIX, is_from_outside, receive_pipes
 from .core import facts
 from .core.connection import Connection
 from .core.disk_limit import DiskLimiter
+from .core.freezer import Freezer
 from .core.log import complain
 from .core.loop import Loop, Plan
 from .core.processes import adopt_orphans, hide
@@ -175,6 +176,7 @@ class Server:
 
     def _serve(self, control: socket.socket, pipes: Optional[Tuple[int, int]] = None) -> None:
         self._tunnels.close()
+        self._requests.thaw()  # what is left of one that is gone shall not stay frozen for the next
         before = self._connection
         self._connection = Connection(self._loop, control, pipes, self._received, self._lost)
         if before is not None:
@@ -290,7 +292,7 @@ def serve(
     workers, ports = Workers(loop), SandboxPorts(boot)
     counted = [state_directory, os.environ.get("HOME", "/"), *([workspace] if own_workspace else [])]
     disk = DiskLimiter(counted, *disk_limits, alone=alone)
-    requests = Requests(loop, workers, disk, ports, workspace, state_directory, boot)
+    requests = Requests(loop, workers, disk, Freezer(alone=alone), ports, workspace, state_directory, boot)
     server = Server(loop, requests, TunnelRegistry(loop, ports, workspace), workspace, boot, idle_exit_seconds)
     # The owner of a whole sandbox sends SIGINT. SIGTERM comes from a program in there that meant some other Python
     # (``pkill python3``), and ends the runner only where others share its processes.

@@ -30,6 +30,7 @@ from server.errors import ConversationNotFoundError
 from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.memory_ceiling import LOOK_SECONDS, MEMORY_CEILING, give_back, server_memory
+from server.session.recorder import BUSY_STATES
 from server.session.recovery import find_unattended, resume_interrupted
 from server.session.titles import TitleKeeper
 from server.session.unfinished import seed_of
@@ -99,6 +100,7 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.wait(self._tasks)
         await self._titles.close()
         ending = [asyncio.create_task(self._suspend(session)) for session in self._sessions.values()]
+        ending += [asyncio.create_task(self._stop_at_rest(one)) for one in self._unattended_since]
         if not ending:
             return
         _, late = await asyncio.wait(ending, timeout=self.parts.settings.shutdown_seconds)
@@ -349,6 +351,16 @@ class StandaloneConversationManager(ConversationManager):
         await session.end(stopped=False, sandbox="keep" if is_busy else "stop")
         if is_busy:
             await self.guard.ended_in_order(session.conversation_id)
+
+    async def _stop_at_rest(self, conversation_id: str) -> None:
+        """End what an unloaded conversation's sandbox holds, frozen or not; what a task has begun in it goes on."""
+        try:
+            record = await self._conversations.get(conversation_id)
+        except DrydockError as error:
+            logger.warning("the sandbox of conversation %s could not be stopped: %s", conversation_id, error)
+            return
+        if record is not None and record.agent_state not in BUSY_STATES:
+            await self.parts.sandboxes.stop(record)
 
     def _unloaded(self, session: WebSession) -> None:
         if not session.is_loaded:

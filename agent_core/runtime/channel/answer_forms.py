@@ -491,6 +491,8 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
     ),
     "ping": _NOTHING,
     "ports.list": AnswerForm(record(ports=(valid_of(_PORT, 500), [])), 2 * _MIB),
+    "processes.freeze": AnswerForm(record(frozen=(flag, False))),
+    "processes.thaw": _NOTHING,
     "search.glob": _SEARCHED,
     "search.grep": _SEARCHED,
     "shell.interrupt": AnswerForm(record(interrupted=(flag, False))),

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError
+from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel, RunnerHello
 from agent_core.runtime.channel.disk_watch import DiskWatch
 from agent_core.runtime.channel.frame_reader import ChannelClosedError
@@ -42,7 +42,18 @@ class ConnectionLimits:
 
 _STARTS_AGAIN = "The next command starts it again."
 _REPEATABLE = frozenset(
-    {"ping", "journal.lookup", "ports.list", "file.read", "search.glob", "search.grep", "shell.interrupt", "shell.kill"}
+    {
+        "ping",
+        "journal.lookup",
+        "ports.list",
+        "processes.freeze",
+        "processes.thaw",
+        "file.read",
+        "search.glob",
+        "search.grep",
+        "shell.interrupt",
+        "shell.kill",
+    }
     | {"workspace.facts", "workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
     | {"git.clone", "git.diff", "git.identity", "git.instructions", "git.log", "git.status"}
     | {"folder.list", "transfer.read", "transfer.next", "transfer.write", "transfer.put", "transfer.drop"}
@@ -181,9 +192,17 @@ class SandboxConnection:
             channel.forget(keys)
 
     async def pause(self) -> None:
-        if self._open_channel is not None:
-            self._open_channel.suspended = True
-        self._paused = True
+        """Freeze what runs in it, until something is asked of it. Its runner stays awake: left alone, it ends itself.
+
+        Only where there is no runner that can do so it is frozen with it, and then it is its server's to end.
+        """
+        if self._paused:
+            return
+        channel, self._paused = self._usable(), True
+        if channel is not None and await self._told(channel, "processes.freeze"):
+            return
+        if channel is not None:
+            channel.suspended = True
         await self.sandbox.pause()
 
     async def resume(self) -> None:
@@ -244,8 +263,10 @@ class SandboxConnection:
             await self.sandbox.resume()
             self._paused = False
             if (channel := self._open_channel) is not None:
-                channel.suspended = False
-                return channel
+                was_whole, channel.suspended = channel.suspended, False
+                if await self._told(channel, "processes.thaw") or was_whole:
+                    return channel
+                await channel.close("it does not answer")  # whoever attaches anew thaws it
         if self._attached_before:
             try:
                 return await self._reattach()
@@ -316,6 +337,15 @@ class SandboxConnection:
             await self.sandbox.stop()
         except SandboxError:
             logger.exception("a sandbox that does not answer could not be stopped")
+
+    async def _told(self, channel: RunnerChannel, op: str) -> bool:
+        """Whether the runner did what it was told, in time."""
+        try:
+            async with asyncio.timeout(self._limits.ping_seconds):
+                return bool((await channel.request(op, {})).result.get("frozen", True))
+        except (SandboxError, ToolError, TimeoutError) as error:
+            logger.debug("conversation %s: %s: %s", self.sandbox.spec.conversation_id, op, error or "no answer in time")
+            return False
 
     async def _let_go(self, reason: str) -> None:
         self._attached_before = False

@@ -143,6 +143,8 @@ EXCHANGES: Final[dict[str, Exchange]] = {
     "ports.list": Exchange(
         {}, {"ports": [{"port": 80, "addresses": ["127.0.0.1"], "pid": 3, "process": "a", "command": "a b"}]}
     ),
+    "processes.freeze": Exchange({}, {"frozen": True}),
+    "processes.thaw": Exchange({}, {}),
     "search.glob": Exchange({"pattern": "*", "limit": 5}, _FOUND),
     "search.grep": Exchange({"pattern": "a", "limit": 5}, _FOUND),
     "shell.interrupt": Exchange({"session": "default"}, {"interrupted": True}),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -507,6 +508,24 @@ async def test_left_sandboxes_are_found_however_many_conversations_came_after(
     async with make_house(provider, sandbox_stop_seconds=0.1):
         (sandbox,) = provider.sandboxes.values()
         await until(lambda: sandbox.status == "stopped")
+
+
+async def test_a_server_that_ends_leaves_no_sandbox_paused_unless_its_agent_is_at_work(make_house: MakeHouse) -> None:
+    async with make_house(idle_unload_seconds=0.05) as house:
+        await house.new("idle")
+        await house.manager.join("idle", "looks on", ME)
+        agent = await started(house, "idle")
+        await agent.sandbox.start()
+        await house.database.conversations.update("idle", sandbox={"provider": "fake"})
+        await house.manager.leave("looks on")
+        (sandbox,) = house.provider.sandboxes.values()
+        await until(lambda: house.manager.live("idle").status is ConversationStatus.STOPPED)
+        await sandbox.pause()
+        await house.new("held back", sandbox={"provider": "fake"}, agent_state="running")
+        await house.start_sandbox("held back")
+        house.manager._unattended_since["held back"] = time.monotonic()
+        by_name = {key[1]: sandbox for key, sandbox in house.provider.sandboxes.items()}
+    assert {name: one.status.value for name, one in by_name.items()} == {"idle": "stopped", "held back": "running"}
 
 
 async def test_a_slow_end_of_a_conversation_does_not_hold_up_the_server_for_long(make_house: MakeHouse) -> None:
