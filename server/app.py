@@ -26,6 +26,7 @@ from server.conversation_manager.conversation_manager import ManagerParts
 from server.conversation_manager.retention import Retention
 from server.db.database import OwnStores, open_database
 from server.db.engine import DatabaseSettings
+from server.db.leftovers import remove_leftovers
 from server.dependencies import Services
 from server.doors.mcp.http_door import PROVIDER_ROUTES, HttpDoor, provider_offer
 from server.doors.preview.access import Passes, PreviewLinks
@@ -175,6 +176,7 @@ class Application:
             )
         )
         await remove_unfinished_forks(database)
+        await remove_leftovers(database)
         sandboxes = await stack.enter_async_context(
             Sandboxes(
                 settings,

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.images import BROWSER_IMAGE, DEFAULT_IMAGE
+from agent_core.runtime.docker.owner_guard import OwnerGuard
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.folder import remove_tree
 from agent_core.runtime.local.launch_order import host_has_browser
@@ -33,6 +34,7 @@ class OpenWorkspace:
     sandbox: Sandbox
     provider: SandboxProvider | None = None
     scratch: str = ""
+    guard: OwnerGuard | None = None
 
     async def close(self) -> None:
         if self.provider is not None:
@@ -40,6 +42,8 @@ class OpenWorkspace:
                 await self.sandbox.destroy()
             finally:
                 await self.provider.close()
+        if self.guard is not None:  # what could not be removed it tries again, at the program's end
+            self.guard.close()
         if self.scratch:
             remove_tree(Path(self.scratch))
 
@@ -175,7 +179,8 @@ class DockerWorkspace(SandboxWorkspace):
             network=self.network,
             environment=self.environment,
         )
-        return OpenWorkspace(provider.create(spec), provider)
+        guard = None if data_dir else OwnerGuard(instance_id, self.host)
+        return OpenWorkspace(provider.create(spec), provider, guard=guard)
 
 
 def _check_network(network: object) -> None:

@@ -1,6 +1,7 @@
 """Program that kills the process groups on its list when this process ends, however: ``python group_guard.py``.
 
-It reads their ids from a pipe whose other end only this process has. Standard library only.
+It reads their ids from a pipe whose other end only this process has. What has left its group is known by a mark in its
+environment. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Set
+
+MARK = "DRYDOCK_PROGRAM"
+"""Variable of a program, and so of whatever it starts; the value is the program's own."""
+_ROUNDS = 20
 
 
 class GroupGuard:
@@ -22,10 +28,10 @@ class GroupGuard:
         self._program: subprocess.Popen[bytes] | None = None
         self._watched: set[str] = set()
 
-    def watch(self, group: int) -> None:
-        """Have the group of this living process killed when our own process is gone; raises `OSError`."""
+    def watch(self, group: int, mark: str = "") -> None:
+        """Have this living process's group, and what carries the mark, killed when we are gone; raises `OSError`."""
         with self._lock:
-            entry = f"{group} {_start_of(group)}"
+            entry = f"{group} {_start_of(group)} {mark}".rstrip()
             self._watched.add(entry)
             self._tell(f"+{entry}\n")
 
@@ -74,11 +80,34 @@ def main() -> None:
             watched.add(entry)
         else:
             watched.discard(entry)
+    marks: set[str] = set()
     for entry in watched:
-        group, start = (int(word) for word in entry.split())
-        if _start_of(group) in (start, 0):  # another start: its id has gone to a stranger by now
+        group, start, *mark = entry.split()
+        marks.update(mark)
+        if _start_of(int(group)) in (int(start), 0):  # another start: its id has gone to a stranger by now
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(group, signal.SIGKILL)
+                os.killpg(int(group), signal.SIGKILL)
+    end_marked(marks)
+
+
+def end_marked(marks: Set[str]) -> None:
+    """Kill all processes that carry one of the marks, in a bounded number of rounds: some may be forking just then."""
+    variables = {f"{MARK}={mark}".encode() for mark in marks}
+    for _ in range(_ROUNDS if variables else 0):
+        found = [pid for pid in os.listdir("/proc") if pid.isdigit() and not variables.isdisjoint(_environment_of(pid))]
+        if not found:
+            return
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def _environment_of(pid: str) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:  # gone, or another user's
+        return []
 
 
 def _start_of(pid: int) -> int:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ from typing import Any, Final, Protocol
 from agent_core.errors import DrydockError
 from agent_core.json_values import TooManyValuesError, counted, may_have_more
 from agent_core.mcp.config import McpServer
-from agent_core.mcp.group_guard import GROUP_GUARD
+from agent_core.mcp.group_guard import GROUP_GUARD, MARK, end_marked
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_VALUES: Final = 100_000
@@ -242,7 +243,8 @@ class HostPrograms:
 
     async def start(self, server: McpServer) -> HostProgram:
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        environment = {**inherited, **server.env}
+        mark = secrets.token_hex(8)
+        environment = {**inherited, **server.env, MARK: mark}
         command = server.command or ""
         found = shutil.which(command, path=environment.get("PATH", os.defpath))
         if found is None:
@@ -264,16 +266,18 @@ class HostPrograms:
             reason = getattr(error, "strerror", None) or str(error)
             raise McpServerError(f"its command {command!r} cannot be started: {reason}") from None
         with contextlib.suppress(OSError):  # then one that ignores the end of its input outlives a killed server
-            GROUP_GUARD.watch(process.pid)
-        return HostProgram(process)
+            GROUP_GUARD.watch(process.pid, mark)
+        return HostProgram(process, mark)
 
 
 class HostProgram:
     """A process of this host (`agent_core.mcp.program.RunningProgram`)."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
+        """`mark`: what its environment, and that of all that it starts, has as `MARK`."""
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
         self._process = process
+        self._mark = mark
         self._input, self._output = process.stdin, process.stdout
         self._last_words = b""
         self._listening = asyncio.create_task(self._listen(process.stderr), name=f"mcp-stderr:{process.pid}")
@@ -299,12 +303,13 @@ class HostProgram:
             _signal(process.pid, signal.SIGTERM)
             await _has_exited(process)
         _signal(process.pid, signal.SIGKILL)  # what it started itself, too
+        await asyncio.to_thread(end_marked, {self._mark})  # wherever that has gone
         GROUP_GUARD.forget(process.pid)
         await _has_exited(process)
         await asyncio.wait([self._listening], timeout=LAST_WORDS_SECONDS)
         self._listening.cancel()
         await asyncio.wait([self._listening])
-        # A process that left the group may hold the pipes open; there is no public way to let go of our ends.
+        # A process that has shed its mark, too, may hold the pipes open; there is no public way to let go of our ends.
         transport = getattr(process, "_transport", None)
         if transport is not None:
             transport.close()

@@ -135,7 +135,12 @@ class LocalProvider:
         with tempfile.TemporaryDirectory(prefix="drydock-check-") as folder:
             os.chmod(folder, 0o700)
             limits = SandboxLimits(start_seconds=self._start_seconds, tmp_size=1024**2, stop_seconds=1)
-            spec = SandboxSpec("check", os.urandom(4).hex(), image="", data_dir=folder, network=network, limits=limits)
+            spec = SandboxSpec(
+                *("check", os.urandom(4).hex(), "", folder),
+                network=network,
+                limits=limits,
+                ends_with_owner=True,
+            )
             sandbox = self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id))
             try:
                 await sandbox.start(lambda status, text: statuses.append((status, text)))

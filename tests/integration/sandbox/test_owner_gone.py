@@ -65,6 +65,52 @@ async def test_the_sandbox_of_a_program_ends_with_it_however_it_ends(kind: str, 
     assert (tmp_path / "work" / "kept").exists()
 
 
+IN_DOCKER = """
+import asyncio, sys
+from agent_core.library.workspace import DockerWorkspace
+from agent_core.runtime.channel.connection import SandboxConnection
+
+async def main():
+    place = await DockerWorkspace(network="internal").opened_for("c", "")
+    connection = SandboxConnection(place.sandbox)
+    await connection.start()
+    print(place.sandbox.spec.instance_id, flush=True)
+    sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.docker
+async def test_the_container_of_a_killed_program_is_removed_with_its_volumes_and_network() -> None:
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", IN_DOCKER), cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert program.stdout is not None
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            instance = (await program.stdout.readline()).decode().strip()
+            assert all(await in_engine(instance))
+            program.kill()
+            while any(await in_engine(instance)):  # noqa: ASYNC110 - nobody is told when the guard is done
+                await asyncio.sleep(0.1)
+    finally:
+        if program.returncode is None:
+            program.kill()
+        await program.wait()
+
+
+async def in_engine(instance: str) -> list[bytes]:
+    """The ids of its containers, volumes and networks."""
+    found = []
+    for kind in (("ps", "-aq"), ("volume", "ls", "-q"), ("network", "ls", "-q")):
+        asked = await asyncio.create_subprocess_exec(
+            *("docker", *kind, "--filter", f"label=drydock.instance={instance}"), stdout=asyncio.subprocess.PIPE
+        )
+        found.append((await asked.communicate())[0])
+    return found
+
+
 def left(scratch: Path) -> set[str]:
     """What there is of it: its folder, and the processes whose command line or environment names it."""
     found = {str(scratch)} if scratch.exists() else set()

@@ -6,9 +6,12 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
+from agent_core.mcp.config import McpServer
 from agent_core.mcp.group_guard import GroupGuard
+from agent_core.mcp.program import EXIT_SECONDS, HostPrograms
 from agent_core.runtime.processes import ProcessId, identify, wait_gone
 
 ROOT = Path(__file__).parents[3]
@@ -18,8 +21,12 @@ import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
     signal.signal(number, signal.SIG_IGN)
 child = os.fork()
-if child:
-    sys.stderr.write(f"here {os.getpid()} {child}\\n")
+away = os.fork() if child else -1
+if away == 0:
+    os.setsid()
+    os.fork()
+elif child:
+    sys.stderr.write(f"here {os.getpid()} {child} {away}\\n")
     sys.stderr.flush()
 time.sleep(1000)
 """
@@ -53,12 +60,26 @@ async def test_a_stubborn_program_and_its_children_end_with_a_killed_server() ->
     try:
         async with asyncio.timeout(LIMIT_SECONDS):
             programs = [known(int(word)) for word in (await server.stdout.readline()).split()]
-        assert len(programs) == 2
+        assert len(programs) == 3
     finally:
         server.kill()
         await server.wait()
     for program in programs:
         assert await wait_gone(program, LIMIT_SECONDS)
+
+
+async def test_a_stubborn_program_that_is_stopped_takes_with_it_what_has_left_its_session() -> None:
+    program = await HostPrograms().start(McpServer(command=sys.executable, args=["-c", STUBBORN]))
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while not (words := await program.last_words()).endswith("\n"):  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+    programs = [known(int(word)) for word in words.split("here ")[1].split()]
+    begin = time.monotonic()
+    await program.stop()
+    assert time.monotonic() - begin < 2 * EXIT_SECONDS + 5
+    assert len(programs) == 3
+    for one in programs:
+        assert await wait_gone(one, LIMIT_SECONDS)
 
 
 async def test_what_was_forgotten_is_left_alone_and_a_guard_that_was_killed_is_replaced() -> None:
