@@ -1,0 +1,131 @@
+"""A model server that fails in the middle of a run: no half call is made, all is answered, and a message goes on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest, command_result
+from agent_core.testing.model_server import ModelRequest, ModelServer
+from agent_core.testing.model_turns import Call, Turn, call, calls, fail, finish, raw
+from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill
+
+
+def delta(*pieces: dict[str, Any], reason: str | None = None, text: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {"tool_calls": list(pieces)} if pieces else {"content": text}
+    return {"choices": [{"index": 0, "delta": found, "finish_reason": reason}]}
+
+
+def piece(index: int, arguments: str, name: str = "terminal") -> dict[str, Any]:
+    head = {"id": f"call_{index}", "type": "function"} if name else {}
+    function = {"name": name, "arguments": arguments} if name else {"arguments": arguments}
+    return {"index": index, **head, "function": function}
+
+
+RUN = json.dumps({"command": "half"})
+
+FAULTS: dict[str, Turn] = {
+    "cut within a text": raw(delta(text="Let me")).then("cut"),
+    "cut within arguments": raw(delta(piece(0, RUN[:12]))).then("cut"),
+    "cut after arguments, before the end": raw(delta(piece(0, RUN))).then("cut"),
+    "cut after the first of three": raw(delta(piece(0, RUN)), delta(piece(1, RUN)), delta(piece(2, "{"))).then("cut"),
+    "reset": Turn(fault="reset"),
+    "500": fail(500),
+    "502 with a page": Turn(status=502, body="<html><title>502</title></html>", content_type="text/html"),
+    "401": fail(401),
+    "429 for a week": fail(429, headers={"Retry-After": "604800"}),
+    "429 for less than nothing": fail(429, headers={"Retry-After": "-5"}),
+    "context": fail(400, "This model's maximum context length is 8192 tokens"),
+    "no JSON": raw("data: {nonsense\n\n"),
+    "no text": raw(delta(text="x"), 'data: {"choices": [{"delta": {"content": "\udcff'),
+    "another type": Turn(body="Welcome", content_type="text/html"),
+    "a redirection": fail(307, headers={"Location": "https://elsewhere.invalid/"}),
+    "nothing": raw(),
+    "a call without its end": calls(Call("terminal", RUN[:-1])),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+
+def case_of(request: ModelRequest) -> str:
+    """Which of the faults a request's conversation is about."""
+    text = json.dumps(request.json["messages"])
+    return next(name for name in sorted(FAULTS, key=len, reverse=True) if f"case: {name}." in text)
+
+
+def is_answered(events: list[dict[str, Any]]) -> bool:
+    """Whether every command that was begun has exactly one answer."""
+    asked = [event["id"] for event in events if event.get("action") == "run"]
+    answers = Counter(event.get("cause") for event in events if event.get("observation"))
+    return all(answers[one] == 1 for one in asked)
+
+
+def state_of(events: list[dict[str, Any]]) -> str:
+    states = [event["extras"]["agent_state"] for event in events if event.get("observation") == "agent_state_changed"]
+    return str(states[-1]) if states else "loading"
+
+
+async def settled(server: Server, conversation_id: str, has_begun: Callable[[], bool]) -> list[dict[str, Any]]:
+    """The events, once what has begun has come to rest."""
+    found: list[dict[str, Any]] = []
+
+    async def is_so() -> bool:
+        found[:] = await server.events(conversation_id)
+        return has_begun() and state_of(found) not in ("loading", "running")
+
+    await server.until(is_so, seconds=MODEL_SECONDS)
+    return found
+
+
+@pytest.mark.timeout(240)
+async def test_whatever_the_model_server_does_in_the_middle_nothing_half_is_done_and_a_message_goes_on(
+    make_server: MakeServer,
+) -> None:
+    commands = Counter[str]()
+    asked = Counter[str]()
+    goes_well: set[str] = set()
+
+    async def shell(request: FakeRequest) -> FakeAnswer:
+        commands[str(request.args.get("command"))] += 1
+        return command_result("done")
+
+    def script(request: ModelRequest) -> Turn:
+        case = case_of(request)
+        asked[case] += 1
+        if asked[case] == 1:
+            return call("terminal", {"command": f"whole {case}"})
+        return finish("Well.") if case in goes_well else FAULTS[case]
+
+    provider = FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts, "shell.kill": kill})
+    async with ModelServer(script) as model:
+        profile = {"model": "openai/x", "base_url": model.url, "api_key": "key", "num_retries": 1}
+        async with make_server(
+            provider, generate_titles=False, llm_profiles={"scripted": profile}, llm_profile="scripted"
+        ) as server:
+            for case in FAULTS:
+                conversation_id = await server.create(initial_user_msg=f"Go. case: {case}.")
+                events = await settled(server, conversation_id, lambda case=case: asked[case] > 1)  # type: ignore[misc]
+                assert commands[f"whole {case}"] == 1, case
+                assert is_answered(events), case
+                assert commands["half"] == 0, case
+                if state_of(events) == "error":
+                    assert any(event.get("extras", {}).get("reason") or event.get("content") for event in events), case
+                goes_well.add(case)
+                again = {"action": "message", "args": {"content": "Go on."}}
+                path = f"/api/conversations/{conversation_id}/events"
+                assert (await server.post(path, json=again)).status_code == 200, case
+
+                async def is_finished(path: str = path) -> bool:
+                    found = (await server.get(path, params={"limit": 100})).json()["events"]
+                    return any(event.get("action") == "finish" for event in found)
+
+                await server.until(is_finished, seconds=MODEL_SECONDS)
+                await server.post(f"/api/conversations/{conversation_id}/stop")
+            assert "drydock_troubles_total" in (await server.get("/metrics")).text
