@@ -134,6 +134,26 @@ describe("starting", () => {
     expect(model.progress).toEqual([]);
   });
 
+  it("says in whose place it waits, takes messages meanwhile, and forgets it when its turn has come", () => {
+    const model = liveModel(state(0, "loading"), status("STATUS$WAITING_FOR_TURN", "Third in line: 2 agents are at work."));
+    expect([phaseOf(model), model.waiting]).toEqual(["waiting", "Third in line: 2 agents are at work."]);
+    expect(acceptsMessage(phaseOf(model))).toBe(true);
+    receive(model, status("AGENT_ERROR$TOO_MANY_CONVERSATIONS", "Second in line: 1 of your conversations is at work."));
+    expect(model.waiting).toBe("Second in line: 1 of your conversations is at work.");
+    expect(model.notices).toEqual([]);
+    receive(model, status("STATUS$STARTING_RUNTIME"));
+    expect(phaseOf(model)).toBe("starting");
+    receive(model, state(1, "running"), status("STATUS$WAITING_FOR_TURN", "First in line."));
+    expect(phaseOf(model)).toBe("waiting");
+    receive(model, state(2, "paused"));
+    expect(phaseOf(model)).toBe("paused");
+  });
+
+  it("says in few words what is held back", () => {
+    const model = liveModel(state(0, "loading"), status("STATUS$HELD_BACK", "A long story of crashes."));
+    expect([phaseOf(model), model.waiting]).toEqual(["waiting", "Held back: send a message to go on at once"]);
+  });
+
   it("takes a stop for no step of the start", () => {
     const model = liveModel(state(0, "loading"), status("STATUS$STARTING_RUNTIME"), status("STATUS$STOPPED", "It was stopped."));
     expect(model.progress).toEqual([]);

@@ -59,6 +59,7 @@ export function toConversation(value: unknown): ConversationInfo {
     status: toStatus(stringField(fields, "status")),
     runtime_status: nullable(fields, "runtime_status"),
     runtime_warning: nullable(fields, "runtime_warning"),
+    waiting: nullable(objectField(fields, "waiting") ?? {}, "message"),
     created_at: stringField(fields, "created_at"),
     last_updated_at: nullable(fields, "last_updated_at"),
     selected_repository: nullable(fields, "selected_repository"),

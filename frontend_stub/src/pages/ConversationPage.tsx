@@ -84,6 +84,7 @@ const HINTS: Partial<Readonly<Record<Phase, string>>> = {
 
 const PLACEHOLDERS: Partial<Readonly<Record<Phase, string>>> = {
   starting: "Write already: it is sent when the sandbox is ready",
+  waiting: "Write already: the agent reads it when its turn has come",
   working: "Write to the agent while it works",
   throttled: "Write to the agent while it waits",
   asleep: "Write a message to wake the conversation",
@@ -100,7 +101,7 @@ const RETRYING: ReadonlySet<Phase> = new Set(["working", "throttled"]);
 const DORMANT: ReadonlySet<Phase> = new Set(["asleep", "failed", "archived"]);
 
 /** In these there is no sandbox that could be asked. */
-const SLEEPING: ReadonlySet<Phase> = new Set([...DORMANT, "starting", "opening"]);
+const SLEEPING: ReadonlySet<Phase> = new Set([...DORMANT, "starting", "waiting", "opening"]);
 
 /** The workspace has no room beside the conversation, so it lies over it. */
 const COVERED = "(max-width: 900px)";

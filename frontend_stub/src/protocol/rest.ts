@@ -26,7 +26,10 @@ export type ConversationInfo = Pick<
   | "selected_branch"
   | "session_api_key"
   | "url"
->;
+> & {
+  /** Why its work does not begin yet, in words. */
+  readonly waiting?: string | null;
+};
 
 export interface ConversationPage {
   readonly results: readonly ConversationInfo[];

@@ -98,7 +98,19 @@ const PROGRESS: Readonly<Record<string, string>> = {
   STATUS$SETTING_UP_GIT_HOOKS: "Setting up git hooks",
   STATUS$READY: "Ready",
   STATUS$LLM_RETRY: "Retrying the model",
+  STATUS$HELD_BACK: "Held back: send a message to go on at once",
 };
+
+/** Work is wanted and does not begin yet: the text of such a status says why, and how many are before it. */
+const WAITING: ReadonlySet<string> = new Set([
+  "STATUS$WAITING_FOR_TURN",
+  "STATUS$HELD_BACK",
+  "AGENT_ERROR$TOO_MANY_CONVERSATIONS",
+]);
+
+export function isWaiting(id: string): boolean {
+  return WAITING.has(id);
+}
 
 /** The explanation of an id, or null for an id or free text that has none. */
 export function explain(id: string): Explanation | null {

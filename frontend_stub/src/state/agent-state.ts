@@ -32,6 +32,9 @@ const AWAKE: ReadonlySet<AgentState> = new Set([
   "rate_limited",
 ]);
 
+/** States in which work may be wanted that has to wait. */
+const CAN_WAIT: ReadonlySet<AgentState> = new Set(["loading", "running", "user_confirmed"]);
+
 export function takeState(model: ConversationModel, frame: StateFrame, at: number): void {
   const isNew = frame.id !== null && noteId(model, frame.id);
   // A replay sends the newest state last, though older than other events; an older state never overrides it.
@@ -44,6 +47,7 @@ export function takeState(model: ConversationModel, frame: StateFrame, at: numbe
   }
   model.agentReason = frame.reason;
   if (frame.state !== "rate_limited") model.retry = "";
+  if (!CAN_WAIT.has(frame.state)) model.waiting = "";
   if (AWAKE.has(frame.state) || (isNew && frame.state !== "loading")) endStart(model);
   if (frame.state === "error") takeError(model, frame, isNew);
   else if (isNew) model.failure = null;

@@ -5,6 +5,7 @@
  */
 import type { Frame } from "../protocol/frames";
 import type { ConversationInfo } from "../protocol/rest";
+import { isWaiting, progressLabel } from "../protocol/status";
 import { endStart, takeState } from "./agent-state";
 import { prependHistory, takeEvent } from "./log";
 import type { Connection, ConversationModel, ModelAction, PendingMessage } from "./model";
@@ -70,6 +71,8 @@ function takeInfo(model: ConversationModel, info: ConversationInfo): void {
   model.info = info;
   model.infoState = "known";
   model.warning = info.runtime_warning ?? "";
+  const held = info.runtime_status !== null && isWaiting(info.runtime_status) ? progressLabel(info.runtime_status) : "";
+  model.waiting = info.waiting ?? held;
   if (info.status === "STARTING") model.starting = true;
   else if (info.status === "ERROR" || info.status === "ARCHIVED") endStart(model);
   else if (info.status === "RUNNING" && model.agentState !== "loading") endStart(model);

@@ -70,6 +70,8 @@ export interface ConversationModel {
   retry: string;
   /** What is wrong with the network of the sandbox that runs; stays until it is started again. */
   warning: string;
+  /** Why work that is wanted does not begin yet, in words; empty when it does. */
+  waiting: string;
   metrics: LlmMetrics | null;
   pending: readonly PendingMessage[];
   notices: readonly Notice[];
@@ -120,6 +122,7 @@ export function createModel(conversationId: string): ConversationModel {
     progress: [],
     retry: "",
     warning: "",
+    waiting: "",
     metrics: null,
     pending: [],
     notices: [],

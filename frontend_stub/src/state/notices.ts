@@ -1,6 +1,6 @@
 /** Status frames: steps of the start, retries, titles, and what went wrong outside the agent's own work. */
 import type { StatusFrame } from "../protocol/frames";
-import { isErrorStatus, progressLabel } from "../protocol/status";
+import { isErrorStatus, isWaiting, progressLabel } from "../protocol/status";
 import type { ConversationModel, Notice } from "./model";
 
 /** The id of whatever has no id of its own: it says nothing by itself. */
@@ -31,6 +31,10 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     addNotice(model, "error", frame.message, frame.id);
     return;
   }
+  if (isWaiting(frame.id)) {
+    model.waiting = waitingText(frame.id, frame.message);
+    return;
+  }
   if (frame.id === "STATUS$LLM_RETRY") {
     model.retry = frame.message || progressLabel(frame.id);
     return;
@@ -43,12 +47,18 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     model.progress = []; // no step of the next start; the state says it
     return;
   }
+  model.waiting = "";
   if (frame.id === "STATUS$STARTING_RUNTIME") model.warning = "";
   // A failed start is told as an error too; it is no step of the start.
   if (isErrorStatus(frame.id)) return;
   const label = frame.message || progressLabel(frame.id);
   if (label === "" || model.progress.at(-1)?.label === label) return;
   model.progress = [...model.progress, { label, at }].slice(-PROGRESS_LIMIT);
+}
+
+/** What stands where the agent's state is shown; of what is held back there is more to say than has room there. */
+export function waitingText(id: string, message: string): string {
+  return id === "STATUS$HELD_BACK" || message === "" ? progressLabel(id) : message;
 }
 
 /** A refusal, or a failed start in front of the state that tells it too. */

@@ -5,6 +5,7 @@ export type Phase =
   | "opening"
   | "missing"
   | "starting"
+  | "waiting"
   | "working"
   | "ready"
   | "finished"
@@ -22,6 +23,7 @@ export function phaseOf(model: ConversationModel): Phase {
   const status = model.info?.status;
   if (status === "ARCHIVED") return "archived";
   if (status === "ERROR" && !model.starting) return "failed";
+  if (model.waiting !== "") return "waiting";
   if (model.starting) return "starting";
   if (status === undefined && model.connection !== "live") return "opening";
   if (status === "STOPPED" && (model.connection === "idle" || model.connection === "refused")) return "asleep";

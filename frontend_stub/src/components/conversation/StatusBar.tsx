@@ -12,6 +12,7 @@ const WORDS: Readonly<Record<Phase, string>> = {
   opening: "Opening",
   missing: "Not found",
   starting: "Starting",
+  waiting: "Waiting for its turn",
   working: "Working",
   ready: "Waiting for you",
   finished: "Finished. Send a message to go on",
@@ -25,7 +26,7 @@ const WORDS: Readonly<Record<Phase, string>> = {
   archived: "Archived: can be read, not continued",
 };
 
-const BUSY: ReadonlySet<Phase> = new Set(["opening", "starting", "working", "throttled"]);
+const BUSY: ReadonlySet<Phase> = new Set(["opening", "starting", "waiting", "working", "throttled"]);
 
 function statusText(model: ConversationModel, phase: Phase): string {
   if (model.infoState === "failed" && phase === "opening") return "The server cannot be reached; trying again";
@@ -35,6 +36,7 @@ function statusText(model: ConversationModel, phase: Phase): string {
   if (phase === "failed") return runtime === null ? WORDS.failed : progressLabel(runtime);
   if (model.retry !== "" && (phase === "working" || phase === "throttled")) return retryHeadline(model.retry);
   if (phase === "starting") return model.progress.at(-1)?.label ?? (runtime === null ? WORDS.starting : startLabel(runtime));
+  if (phase === "waiting") return model.waiting;
   if (phase === "error" && model.agentReason !== "") return explainReason(model.agentReason).title;
   return WORDS[phase];
 }
@@ -66,7 +68,7 @@ interface StatusBarProps {
 export function StatusBar({ model, phase, onRequest, onRetry }: StatusBarProps) {
   const away = model.connection === "reconnecting" || model.connection === "refused";
   const busy = BUSY.has(phase) && !away;
-  const active = phase === "working" || phase === "throttled";
+  const active = phase === "working" || phase === "waiting" || phase === "throttled";
   const resumable = phase === "paused" || phase === "stopped" || phase === "error";
   const text = statusText(model, phase);
   const wakeable = phase === "asleep" || phase === "failed";
