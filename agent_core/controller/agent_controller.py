@@ -54,13 +54,20 @@ _ANSWERABLE = frozenset(
 )
 
 
+TakeTurn = Callable[[], Awaitable[None]]
+
+
+async def no_wait() -> None:
+    """Every agent's turn is now."""
+
+
 @spelled
 class AgentController:
     """Drives one conversation's agent.
 
     `observe` takes the stored history, `begin` enters the first state, `run` follows the live log until it is closed.
     After `steps_left` steps the agent is paused (None: never). `check` raises when the agent may not ask its model
-    again; `failure` is what it failed with the last time.
+    again; `failure` is what it failed with the last time. Each step waits for `take_turn`: a server has many agents.
     """
 
     def __init__(
@@ -73,8 +80,10 @@ class AgentController:
         *,
         check: Callable[[ControllerState], None],
         steps_left: int | None,
+        take_turn: TakeTurn = no_wait,
     ) -> None:
         self._check = check
+        self._take_turn = take_turn
         self.state = state
         self.steps_left = steps_left
         self.failure: Exception | None = None
@@ -317,6 +326,7 @@ class AgentController:
 
     async def _run_step(self) -> None:
         try:
+            await self._take_turn()
             self._check(self.state)
             # An agent, a condenser, an analyzer or a critic may be the user's own.
             with exit_as_error(), calls_made_for(self._step.usage.context):

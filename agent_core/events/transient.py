@@ -90,6 +90,11 @@ READY: Final = "STATUS$READY"
 STARTING: Final = "STATUS$STARTING_RUNTIME"
 NETWORK_WARNING: Final = "STATUS$NETWORK_WARNING"
 """The sandbox's network is not what was wished for; true until it is started again."""
+WAITING_FOR_TURN: Final = "STATUS$WAITING_FOR_TURN"
+TOO_MANY_CONVERSATIONS: Final = "AGENT_ERROR$TOO_MANY_CONVERSATIONS"
+"""The same, because as many of its user's conversations as may are at work; clients of the protocol know this one."""
+_WAITS: Final = (WAITING_FOR_TURN, TOO_MANY_CONVERSATIONS)
+"""A server's agent waits until others rest; true until another status."""
 
 Delta = TypeVar("Delta", OutputDelta, TextDelta)
 
@@ -97,19 +102,23 @@ Delta = TypeVar("Delta", OutputDelta, TextDelta)
 class CurrentNotices:
     """The notices that still tell something new, within bounds, until the log tells it.
 
-    Steps of an unfinished start-up, a warning about the network, output and text so far, and all calls for clients.
+    Steps of an unfinished start-up, a wait for its turn, a warning about the network, output and text so far, and all
+    calls for clients.
     """
 
     def __init__(self) -> None:
         self._steps: list[StatusNotice] = []
         self._is_starting = True
         self._warning: StatusNotice | None = None
+        self._wait: StatusNotice | None = None
         self._outputs: dict[int, OutputDelta] = {}
         self._texts: dict[str, TextDelta] = {}
         self._calls: dict[int, ClientCall] = {}
 
     def __iter__(self) -> Iterator[Transient]:
         yield from self._steps
+        if self._wait is not None:
+            yield self._wait
         if self._warning is not None:
             yield self._warning
         yield from self._texts.values()
@@ -149,6 +158,9 @@ class CurrentNotices:
     def _step(self, notice: StatusNotice) -> None:
         if notice.status_id == NETWORK_WARNING:
             self._warning = notice
+            return
+        self._wait = notice if notice.status_id in _WAITS else None
+        if self._wait is not None:
             return
         if notice.status_id == STARTING:
             self._warning = None

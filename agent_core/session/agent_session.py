@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final, Literal, Self
 
 from agent_core.agent.base import FIRST_EVENTS
+from agent_core.controller.agent_controller import TakeTurn, no_wait
 from agent_core.controller.guards import answers_to_invalid_calls
 from agent_core.controller.state import INTERRUPTING, ControllerState
 from agent_core.controller.step import Step
@@ -99,6 +100,7 @@ class AgentSession:
         *,
         hook_events: frozenset[HookEvent],
         client_count: Callable[[], int] | None,
+        take_turn: TakeTurn,
         opened_at: int,
         is_restored: bool,
     ) -> None:
@@ -118,6 +120,7 @@ class AgentSession:
         self._report = report
         self._hook_events = hook_events
         self._client_count = client_count
+        self._take_turn = take_turn
         self._opened_at = opened_at
         self._is_restored = is_restored
         self.rewinder = Rewinder(
@@ -152,15 +155,16 @@ class AgentSession:
         hook_events: Iterable[HookEvent] = (HookEvent.SESSION_START, HookEvent.SESSION_END),
         parent: Parent | None = None,
         client_count: Callable[[], int] | None = None,
+        take_turn: TakeTurn = no_wait,
     ) -> Self:
         """Become the owner of the log, and write that it is loading (in a new log also what the agent is told).
 
         Where that fails nothing is left, and the sandbox is let go of. `resources` end with the session; `servers` are
         those of an earlier session of this conversation and stay the caller's. `hook_events` says whether its start and
         its end are events for hooks, `parent` what a sub-agent's session has from the one that asks it, and
-        `client_count` how many clients follow the conversation, where somebody knows. Raises `EventStoreError`;
-        `AssertionError` where a message of the user comes before any system prompt; `KeyError` or `ValueError` where
-        the settings name an unknown agent or tool.
+        `client_count` how many clients follow the conversation, where somebody knows; each step waits for `take_turn`.
+        Raises `EventStoreError`; `AssertionError` where a message of the user comes before any system prompt;
+        `KeyError` or `ValueError` where the settings name an unknown agent or tool.
         """
         async with AsyncExitStack() as resources:
             resources.push_async_callback(sandbox.close)
@@ -222,6 +226,7 @@ class AgentSession:
                 resources.pop_all(),
                 hook_events=frozenset(hook_events),
                 client_count=client_count,
+                take_turn=take_turn,
                 opened_at=opened_at,
                 is_restored=is_restored,
             )
@@ -343,6 +348,7 @@ class AgentSession:
             rewinding=self.rewinder.lock,
             max_steps=max_steps,
             client_count=self._client_count,
+            take_turn=self._take_turn,
         )
         await agent.catch_up(self.rewinder.observe)
         await self.rewinder.bring_back_files()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_core.agent.vision import ImageQuestions
-from agent_core.controller.agent_controller import AgentController
+from agent_core.controller.agent_controller import AgentController, TakeTurn
 from agent_core.controller.delegation import Delegation
 from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.state import ControllerState, Limits
@@ -103,6 +103,7 @@ async def make_running_agent(
     rewinding: asyncio.Lock,
     max_steps: int | None,
     client_count: Callable[[], int] | None,
+    take_turn: TakeTurn,
 ) -> RunningAgent:
     """The agent of a session whose sandbox is there.
 
@@ -149,7 +150,9 @@ async def make_running_agent(
         rewinding=rewinding,
     )
     check = check_limits if budget is None else budget.check
-    controller = AgentController(stream, agent, state, step, hooks, check=check, steps_left=max_steps)
+    controller = AgentController(
+        stream, agent, state, step, hooks, check=check, steps_left=max_steps, take_turn=take_turn
+    )
     delegation = Delegation(
         stream,
         SubagentFactory(shared, lambda: controller.state),

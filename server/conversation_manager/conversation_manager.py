@@ -26,6 +26,7 @@ from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import AgentFactory
 from server.session.client_tools import ClientToolSpec
 from server.session.listening import Listeners
+from server.session.run_queue import QueuePlace
 from server.session.sandboxes import Sandboxes
 from server.session.titles import Announcements, TitleWriter, default_title
 from server.session.web_session import ImagesRefusedError
@@ -60,6 +61,8 @@ class LiveConversation(NamedTuple):
     runtime_status: str | None = None
     num_connections: int = 0
     runtime_warning: str = ""
+    place: QueuePlace | None = None
+    """Its place among those that wait for their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,7 @@ def conversation_info(record: ConversationRecord, live: LiveConversation) -> dic
         "status": live.status.value,
         "runtime_status": live.runtime_status,
         "runtime_warning": live.runtime_warning or None,
+        "waiting": None if live.place is None else {"position": live.place.position, "message": live.place.text},
         "selected_repository": record.selected_repository,
         "selected_branch": record.selected_branch,
         "git_provider": record.git_provider,

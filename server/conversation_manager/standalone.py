@@ -27,24 +27,18 @@ from server.conversation_manager.conversation_manager import (
     ManagerParts,
 )
 from server.errors import ConversationNotFoundError
+from server.session.capacity import Capacity
 from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.memory_ceiling import LOOK_SECONDS, MEMORY_CEILING, give_back, server_memory
 from server.session.recorder import BUSY_STATES
 from server.session.recovery import find_unattended, resume_interrupted
+from server.session.run_queue import QueuePlace, RunQueue
 from server.session.titles import TitleKeeper
 from server.session.unfinished import seed_of
 from server.session.web_session import Activity, WebSession, is_at_rest, is_idle, is_pause_over
 
 logger = logging.getLogger(__name__)
-
-TOO_MANY = StatusNotice(
-    "AGENT_ERROR$TOO_MANY_CONVERSATIONS",
-    "You have too many conversations running: this one was closed, since it was used least recently. "
-    "Send a message to go on with it.",
-    "error",
-)
-
 
 STOPPED = StatusNotice("STATUS$STOPPED", "The conversation was stopped. Send a message to go on with it.")
 _STOPPED = (
@@ -76,13 +70,24 @@ class StandaloneConversationManager(ConversationManager):
             take_up=self._take_up,
             metrics=parts.metrics,
         )
+        self.queue = RunQueue(
+            Capacity.of(settings),
+            self._conversations,
+            conditions=[parts.sandboxes.memory.problem],
+            others=lambda: len(self._unattended_since),
+            free_sandbox=self._free_sandbox,
+            on_turn=self._on_turn,
+            metrics=parts.metrics,
+        )
 
     async def __aenter__(self) -> Self:
         settings = self.parts.settings
         culling = cull_forever(self._cull, interval_seconds=settings.cull_interval_seconds)
         self._own(culling, name="culler")
         self._own(self.guard.run(), name="crash-guard")
+        self._own(self.queue.run(), name="queue")
         self._own(self._recover(), name="recovery")
+        self._own(self._find_unattended(), name="unattended")
         self._own(self._keep_reserve(), name="disk-reserve")
         self._own(self._keep_memory(), name="memory-ceiling")
         ceiling, gauge = self.parts.sandboxes.memory, self.parts.metrics.gauge
@@ -94,6 +99,7 @@ class StandaloneConversationManager(ConversationManager):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_closing = True
+        self.queue.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -174,6 +180,8 @@ class StandaloneConversationManager(ConversationManager):
     async def stop(self, conversation_id: str) -> LiveConversation:
         before = self.live(conversation_id)
         with self._using(conversation_id) as session:
+            if self.queue.place(conversation_id) is not None:
+                await session.load()  # to write down that it is stopped, where it waits and is not loaded
             if session.is_loaded:
                 await session.unload(stopped=True, sandbox="stop", notice=STOPPED)
             elif self.guard.is_held(conversation_id):
@@ -196,6 +204,7 @@ class StandaloneConversationManager(ConversationManager):
                 self.guard.forget(conversation_id)
                 seed_of(self.parts.settings.data_dir, conversation_id).unlink(missing_ok=True)
                 self._unattended_since.pop(conversation_id, None)
+                self.queue.forget(conversation_id)
                 # Its sandbox may have been found only while it ran.
                 await self.parts.sandboxes.destroy(await self._conversations.get(conversation_id) or record)
                 return await self._conversations.delete(conversation_id)
@@ -204,14 +213,15 @@ class StandaloneConversationManager(ConversationManager):
                     del self._sessions[conversation_id]
 
     def live(self, conversation_id: str) -> LiveConversation:
-        session = self._sessions.get(conversation_id)
+        session, place = self._sessions.get(conversation_id), self.queue.place(conversation_id)
+        connections = len(session.connections) if session is not None else 0
         if self.guard.is_held(conversation_id):
-            connections = len(session.connections) if session is not None else 0
             return LiveConversation(ConversationStatus.STARTING, HELD_BACK, connections, SENTENCE)
         if session is None or not session.is_loaded:
-            return LiveConversation(num_connections=len(session.connections) if session is not None else 0)
+            status = ConversationStatus.STOPPED if place is None else ConversationStatus.STARTING
+            return LiveConversation(status, num_connections=connections, place=place)
         status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
-        return LiveConversation(status, session.runtime_status, len(session.connections), session.runtime_warning)
+        return LiveConversation(status, session.runtime_status, connections, session.runtime_warning, place)
 
     def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         session = self._sessions.get(conversation_id)
@@ -243,26 +253,32 @@ class StandaloneConversationManager(ConversationManager):
 
     # --- for the sessions (`SessionOwner`) ---
 
-    async def make_room(self, session: WebSession) -> None:
-        self._unattended_since.pop(session.conversation_id, None)
-        while True:
-            others = [one for one in self._sessions.values() if one.user_id == session.user_id and one is not session]
-            running = [one for one in others if one.has_room]
-            if len(running) < self.parts.settings.max_concurrent_conversations:
-                session.has_room = True  # before anything is awaited, so that those who load at once see each other
-                return
-            victims = [one for one in running if not one.is_loading]
-            if not victims:
-                await running[0].opened()
-                continue
-            # Of those at rest the one that rests longest; only when all are at work, one that works.
-            victim = min(victims, key=lambda other: (other.activity().is_busy, other.last_activity))
-            logger.info("closing conversation %s: too many of its user's are running", victim.conversation_id)
-            await victim.unload(stopped=True, sandbox="pause", notice=TOO_MANY)
-            self._unloaded(victim)
+    def attended(self, conversation_id: str) -> None:
+        self._unattended_since.pop(conversation_id, None)
 
     def first_message(self, session: WebSession, text: str) -> None:
         self._titles.take_message(session.conversation_id, text, *session.title_model)
+
+    async def _free_sandbox(self, to_work: bool) -> bool:
+        """Stop the sandbox that rests longest; for a mere look only one that nobody has open."""
+        if self._unattended_since:
+            conversation_id = min(self._unattended_since, key=self._unattended_since.__getitem__)
+            if conversation_id not in self._sessions and (record := await self._conversations.get(conversation_id)):
+                await self.parts.sandboxes.stop(record)
+            self._unattended_since.pop(conversation_id, None)
+            return True
+        resting = [one for one in self._sessions.values() if one.can_lose_sandbox and not one.is_changing]
+        unseen = [one for one in resting if to_work or not one.connections]
+        for session in sorted(unseen, key=lambda one: (bool(one.connections), one.last_activity)):
+            if await session.give_up_sandbox():
+                logger.info("conversation %s rests: its sandbox makes room for another", session.conversation_id)
+                self._forget_if_unused(session)
+                return True
+        return False
+
+    def _on_turn(self, conversation_id: str, turn: QueuePlace | None) -> None:
+        if (session := self._sessions.get(conversation_id)) is not None:
+            session.tell_turn(turn)
 
     # --- in the background ---
 
@@ -326,20 +342,26 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _recover(self) -> None:
         settings = self.parts.settings
+        if not settings.resume_on_start:
+            return
         try:
-            if settings.resume_on_start:
-                await resume_interrupted(
-                    self._conversations,
-                    self._take_up,
-                    self.guard,
-                    concurrency=settings.resume_concurrency,
-                    limit=settings.max_concurrent_conversations,
-                )
+            await resume_interrupted(
+                self._conversations,
+                self._take_up,
+                self.queue,
+                self.guard,
+                concurrency=settings.resume_concurrency,
+            )
+        except DrydockError as error:
+            logger.error("what the last process left could not be taken up: %s", error)
+
+    async def _find_unattended(self) -> None:
+        try:
             async for conversation_id in find_unattended(self._conversations, self.parts.sandboxes):
                 if conversation_id not in self._sessions:
                     self._unattended_since.setdefault(conversation_id, time.monotonic())
         except DrydockError as error:
-            logger.error("what the last process left could not be taken up: %s", error)
+            logger.error("the sandboxes that the last process left could not be looked at: %s", error)
 
     async def _write_down(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:
         with self._using(conversation_id) as session:

@@ -106,6 +106,7 @@ conversations = Table(
     Column("accumulated_cost", Float, nullable=False),
     *_columns(BigInteger, "prompt_tokens", "completion_tokens"),
     *_columns(JSON, "pr_number", "options"),
+    Column("waiting_number", BigInteger),
     Index("ix_conversations_listing", "user_id", "created_at", "id"),
     Index("ix_conversations_repository", "user_id", "selected_repository", "created_at", "id"),
     Index("ix_conversations_trigger", "user_id", "trigger", "created_at", "id"),

@@ -126,8 +126,7 @@ class CrashGuard:
         """Wait until a life of it may begin, and write down that it does; at once where it was not at work before."""
         if record.agent_state not in _BUSY:
             return
-        if await self.holds_back(record):
-            await self._held[record.id].released.wait()
+        await self.until_released(record)
         if record.id in self._lives:
             return
         life = await self._judged[record.id]
@@ -137,6 +136,11 @@ class CrashGuard:
             return
         self._lives[record.id] = life
         await self._begin(record.id, life)
+
+    async def until_released(self, record: ConversationRecord) -> None:
+        """Wait while it is held back."""
+        if await self.holds_back(record):
+            await self._held[record.id].released.wait()
 
     async def _begin(self, conversation_id: str, life: Life) -> None:
         since = await self._events.last_ids(conversation_id)

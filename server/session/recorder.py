@@ -50,6 +50,7 @@ class Recorder:
         on_activity: Callable[[], None],
         on_step: Callable[[], None],
         on_trouble: Callable[[str, str], None],
+        on_state: Callable[[AgentState, int], None],
         on_rest: Callable[[], Awaitable[None]] | None = None,
         branches: BranchKeeper,
     ) -> None:
@@ -59,6 +60,7 @@ class Recorder:
         self._on_activity = on_activity
         self._on_step = on_step
         self._on_trouble = on_trouble
+        self._on_state = on_state
         self._on_rest = on_rest
         self._branches = branches
         self.recorded_state: AgentState | None = None
@@ -89,8 +91,10 @@ class Recorder:
             self._on_trouble(event.code, event.detail)
         elif isinstance(event, AgentErrorEvent) and event.error_id:
             self._on_trouble(event.error_id, event.error)
-        if isinstance(event, AgentStateChanged) and event.agent_state is not self.recorded_state:
-            await self.record_state(event.agent_state)
+        if isinstance(event, AgentStateChanged):
+            self._on_state(event.agent_state, event.id)
+            if event.agent_state is not self.recorded_state:
+                await self.record_state(event.agent_state)
 
     async def record_state(self, state: AgentState) -> None:
         try:

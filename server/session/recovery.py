@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from agent_core.errors import DrydockError
@@ -12,6 +11,7 @@ from agent_core.runtime.sandbox import SandboxStatus
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.session.crash_guard import CrashGuard
 from server.session.recorder import BUSY_STATES
+from server.session.run_queue import PlaceLostError, RunQueue
 from server.session.sandboxes import Sandboxes
 
 logger = logging.getLogger(__name__)
@@ -22,42 +22,45 @@ PAGE = 100
 async def resume_interrupted(
     conversations: ConversationRepository,
     start: Callable[[str], Awaitable[object]],
+    queue: RunQueue,
     guard: CrashGuard,
     *,
     concurrency: int,
-    limit: int,
 ) -> None:
-    """Start conversations whose agent was at work, `concurrency` at a time: each user's `limit` most recent ones.
+    """Start conversations whose agent was at work, `concurrency` at a time, each when its turn has come.
 
-    What the `guard` holds back is left out, and suspects come one after the other.
+    Those that were at work go before those that waited, which keep their order. What the `guard` holds back is left
+    out, and suspects come one after the other.
     """
     gate = asyncio.Semaphore(concurrency)
 
     async def resume(record: ConversationRecord) -> None:
+        ticket = queue.ticket(record.id, record.user_id)
         try:
             if await guard.holds_back(record):
+                queue.leave(ticket)
                 return
+            await queue.enter(ticket, to_work=True, number=record.waiting_number or 0)
             await guard.admit(record)
             async with gate:
                 await start(record.id)
+        except PlaceLostError:
+            return  # stopped, or removed
         except DrydockError as error:
+            queue.leave(ticket)
             logger.warning("conversation %s could not be resumed: %s", record.id, error)
         except Exception:
             # A bug, or a record that cannot be read: of this one alone, the others go on.
+            queue.leave(ticket)
             logger.exception("conversation %s could not be resumed", record.id)
 
     records = await conversations.in_states({state.value for state in BUSY_STATES})
     if not records:
         return
-    records.sort(key=lambda record: record.last_updated_at or record.created_at, reverse=True)
-    of_users, chosen = Counter[str](), []
-    for record in records:
-        of_users[record.user_id] += 1
-        if of_users[record.user_id] <= limit:
-            chosen.append(record)
-    logger.info("resuming %d of %d conversations that were at work", len(chosen), len(records))
+    queue.begin_after(max(record.waiting_number or 0 for record in records))
+    logger.info("resuming %d conversations that were at work", len(records))
     async with asyncio.TaskGroup() as group:
-        for record in chosen:
+        for record in records:
             group.create_task(resume(record), name=f"resume:{record.id}")
 
 

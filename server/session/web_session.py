@@ -9,8 +9,9 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from agent_core.controller.state import INTERRUPTING
 from agent_core.errors import DrydockError, SandboxError, StreamClosedError
-from agent_core.events.control import AgentState, ChangeAgentState, ConversationError
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ConversationError
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import ImageContent
 from agent_core.events.serialization import AnyEvent
@@ -31,10 +32,13 @@ from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_too
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.listening import Listeners
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
+from server.session.run_queue import QueuePlace, RunQueue, Ticket
 from server.session.sandboxes import DISK_RESERVE
 
 logger = logging.getLogger(__name__)
 
+_AT_WORK = frozenset(state.value for state in BUSY_STATES - {AgentState.LOADING})
+_WORK_WISHED = frozenset({AgentState.RUNNING, AgentState.USER_CONFIRMED})
 READER_SECONDS = 5.0
 READY_SECONDS = 10.0
 
@@ -48,9 +52,10 @@ class SessionOwner(Protocol):
     """Interface of the manager for its sessions."""
 
     guard: CrashGuard
+    queue: RunQueue
 
-    async def make_room(self, session: WebSession) -> None:
-        """Have the session `has_room`, for which others of its user may have to be unloaded."""
+    def attended(self, conversation_id: str) -> None:
+        """Its sandbox, if it has one, is in a session's hands."""
 
     def first_message(self, session: WebSession, text: str) -> None:
         """The user said something; the conversation may still want a title."""
@@ -59,8 +64,7 @@ class SessionOwner(Protocol):
 class WebSession:
     """One conversation as the server runs it; `users` counts calls in progress, for which the manager keeps it.
 
-    `user_id` says whose it is, from its first loading on, and `has_room` that it counts as one of theirs that run;
-    `farewell` is what its clients are told once it ended.
+    `user_id` says whose it is, from its first loading on; `farewell` is what its clients are told once it ended.
     `load` and `unload` may be called by anyone at any time, and take effect one after the other. A session that `end`ed
     is loaded no more.
     """
@@ -79,7 +83,6 @@ class WebSession:
         self.connections: set[str] = set()
         self.users = 0
         self.user_id: str | None = None
-        self.has_room = False
         self.farewell: StatusNotice | None = None
         self.last_activity = time.monotonic()
         self._owner = owner
@@ -105,8 +108,9 @@ class WebSession:
         return self._loaded is not None or self._loading
 
     @property
-    def is_loading(self) -> bool:
-        return self._loading
+    def is_changing(self) -> bool:
+        """Whether it is being loaded or unloaded."""
+        return self._executor.is_running
 
     @property
     def is_unused(self) -> bool:
@@ -167,8 +171,26 @@ class WebSession:
         busy, loaded = self._loading, self._loaded
         if loaded is not None:
             works = loaded.agent.is_ready and loaded.agent.agent_state in BUSY_STATES
-            busy = busy or works or not loaded.starting.done()
+            starts = not loaded.starting.done() and not self._owner.queue.is_waiting(loaded.ticket, to_work=False)
+            busy = busy or works or starts
         return Activity(self.last_activity, busy, len(self.connections))
+
+    @property
+    def can_lose_sandbox(self) -> bool:
+        """Whether it has a sandbox and its agent rests."""
+        loaded = self._loaded
+        if loaded is None or not loaded.starting.done():
+            return False
+        return loaded.ticket.has_sandbox and not loaded.ticket.works and (loaded.agent.is_at_rest or self._start_failed)
+
+    def tell_turn(self, turn: QueuePlace | None) -> None:
+        """Tell its clients its place in the queue; None: its turn has come."""
+        if (agent := self._agent) is None:
+            return
+        if turn is not None:
+            agent.stream.publish(StatusNotice(turn.status, turn.text))
+        elif agent.is_ready:  # otherwise what its start has to say follows
+            agent.stream.publish(StatusNotice(agent.runtime_status, ""))
 
     # --- clients ---
 
@@ -192,25 +214,33 @@ class WebSession:
         if self._start_failed and not isinstance(event, ChangeAgentState):
             await self.unload(stopped=False)
         try:
-            return await self._send_to(await self.load(), event)
+            return await self._send_to(await self.load(to_work=begins_work(event)), event)
         except StreamClosedError:
             # It was unloaded in this moment. This time nothing of the kind comes between.
             async def load_and_send() -> AnyEvent:
-                return await self._send_to(await self._load(), event)
+                return await self._send_to(await self._load(to_work=begins_work(event)), event)
 
             return await self._executor.run(load_and_send())
 
     async def _send_to(self, agent: LoadedAgent, event: AnyEvent) -> AnyEvent:
         check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
-        loaded = self._loaded
-        begins = isinstance(event, MessageEvent) and event.source == "user" and not event.waits_for_run
-        if begins and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
+        loaded, begins = self._loaded, begins_work(event)
+        if begins and isinstance(event, MessageEvent) and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
             # Recovery looks at it from before the message is in the log until it is dealt with.
             await loaded.recorder.record_state(AgentState.RUNNING)
         stored = await agent.send(event)
-        if begins or (isinstance(event, ChangeAgentState) and event.agent_state in BUSY_STATES):
+        if begins:
             self._owner.guard.release(self.conversation_id)
+        if loaded is not None and not agent.is_ready:  # there is no controller yet that would see to it
+            if begins:
+                self._owner.queue.hurry(loaded.ticket)
+            elif isinstance(event, ChangeAgentState) and event.agent_state in INTERRUPTING:
+                await self._calm(loaded, event.agent_state)
         return stored
+
+    async def _calm(self, loaded: _Loaded, state: AgentState) -> None:
+        if self._owner.queue.calm(loaded.ticket):
+            await loaded.agent.stream.add_event(AgentStateChanged(agent_state=state))
 
     async def write_down(self, events: Sequence[AnyEvent], store: EventStore) -> None:
         """Add these to its log, which need not be loaded for that."""
@@ -314,18 +344,18 @@ class WebSession:
 
     # --- loading and unloading ---
 
-    async def load(self) -> LoadedAgent:
-        """Open the log and begin to start sandbox and agent, unless it is loaded.
+    async def load(self, *, to_work: bool = False) -> LoadedAgent:
+        """Open the log and begin to start sandbox and agent, unless it is loaded; `to_work`: in its turn.
 
         Raises `ConversationNotFoundError`, or another `DrydockError` where its log cannot be opened.
         """
         if self._agent is not None and not self._executor.is_running:
             return self._agent
-        return await self._executor.run(self._load())
+        return await self._executor.run(self._load(to_work=to_work))
 
     async def until_ready(self) -> None:
         """Wait, within `READY_SECONDS`, until what is being started is ready, or has failed."""
-        if self.is_loading:
+        if self._loading:
             await self.opened()
         if (loaded := self._loaded) is not None:
             await asyncio.wait([loaded.starting], timeout=READY_SECONDS)
@@ -353,13 +383,17 @@ class WebSession:
 
         return await self._executor.run(unload())
 
+    async def give_up_sandbox(self) -> bool:
+        """Unload it as it is and stop its sandbox, which another needs; False: it is not at rest any more."""
+        return await self.unload_if(lambda _: self.can_lose_sandbox, sandbox="stop")
+
     async def end(self, *, stopped: bool, sandbox: AfterClose = "keep", farewell: StatusNotice | None = None) -> None:
         """Unload it for good: it is loaded no more, and its connections are told to go, with a `farewell` if any."""
         self._ended, self.farewell = True, farewell
         self._tell()
         await self.unload(stopped=stopped, sandbox=sandbox)
 
-    async def _load(self) -> LoadedAgent:
+    async def _load(self, *, to_work: bool) -> LoadedAgent:
         if self._ended:
             raise ConversationNotFoundError(self.conversation_id)
         if self._agent is not None:
@@ -370,11 +404,13 @@ class WebSession:
             if record is None:
                 raise ConversationNotFoundError(self.conversation_id)
             self.user_id = record.user_id
-            await self._owner.make_room(self)
-            agent = await self._opened(record)
-        except BaseException:
-            self.has_room = False
-            raise
+            self._owner.attended(self.conversation_id)
+            ticket = self._owner.queue.ticket(self.conversation_id, record.user_id)
+            try:
+                agent = await self._opened(record, ticket)
+            except BaseException:
+                self._owner.queue.leave(ticket)
+                raise
         finally:
             self._loading = False
         self.last_activity = time.monotonic()
@@ -386,30 +422,49 @@ class WebSession:
             on_step=partial(self._owner.guard.made_step, record.id),
             on_rest=partial(self._owner.guard.came_to_rest, record.id),
             on_trouble=partial(self._metrics.trouble, conversation_id=self.conversation_id),
+            on_state=partial(self._state_changed, ticket),
             branches=BranchKeeper(self.conversation_id, self._conversations, lambda: self.sandbox),
         )
+        starting = self._start(agent, ticket, record, to_work=to_work)
         recording = recorder.run(after=agent.stream.last_id)
         self._loaded = _Loaded(
             agent,
+            ticket,
             PROGRAM in record.options,
             recorder,
             readers=[asyncio.create_task(recording, name="recorder"), *self._listeners.follow(agent.stream)],
-            starting=asyncio.create_task(self._start(agent, record), name=f"start:{self.conversation_id}"),
+            starting=asyncio.create_task(starting, name=f"start:{self.conversation_id}"),
         )
         self._tell()
         return agent
 
-    async def _opened(self, record: ConversationRecord) -> LoadedAgent:
+    async def _opened(self, record: ConversationRecord, ticket: Ticket) -> LoadedAgent:
+        async def take_turn() -> None:
+            if (agent := self._agent) is not None:
+                await self._owner.queue.enter(ticket, to_work=True, after=agent.stream.last_id)
+
         try:
-            return await self._agents.make(record, lambda: len(self.connections))
+            return await self._agents.make(record, lambda: len(self.connections), take_turn)
         except (KeyError, ValueError) as error:  # what the settings name does not exist here
             raise SessionError(f"the conversation cannot be loaded: {error}") from error
 
-    async def _start(self, agent: LoadedAgent, record: ConversationRecord) -> None:
+    def _state_changed(self, ticket: Ticket, state: AgentState, event_id: int) -> None:
+        if state not in BUSY_STATES:
+            self._owner.queue.rest(ticket, event_id)
+
+    async def _start(self, agent: LoadedAgent, ticket: Ticket, record: ConversationRecord, *, to_work: bool) -> None:
         began, success, guard = time.monotonic(), False, self._owner.guard
+        worked = record.agent_state in _AT_WORK
         try:
             if await guard.holds_back(record):
                 agent.stream.publish(StatusNotice(HELD_BACK, SENTENCE))
+                await guard.until_released(record)
+            await self._owner.queue.enter(
+                ticket,
+                to_work=worked or to_work,
+                after=agent.stream.last_id,
+                number=record.waiting_number if worked else None,
+            )
             await guard.admit(record)
             if isinstance(agent.sandbox, SandboxConnection):
                 agent.sandbox.on_running = partial(guard.found_running, record.id)
@@ -423,6 +478,8 @@ class WebSession:
         except Exception:
             # A bug; the clients were told the same way.
             logger.exception("conversation %s could not be started", self.conversation_id)
+        if not success:
+            self._owner.queue.rest(ticket)
         self._listeners.started(success=success, seconds=time.monotonic() - began)
         self._active()
 
@@ -440,7 +497,8 @@ class WebSession:
             await agent.close(stopped=stopped, sandbox=sandbox)
             await self._finished(loaded.readers)
         finally:
-            self._loaded, self.has_room = None, False
+            self._loaded = None
+            self._owner.queue.leave(loaded.ticket)
             self._tell()
 
     async def _finished(self, readers: Sequence[asyncio.Task[None]]) -> None:
@@ -465,6 +523,7 @@ class _Loaded(NamedTuple):
     """What is there of a conversation while it is loaded, and the tasks that start its agent and read its log."""
 
     agent: LoadedAgent
+    ticket: Ticket
     is_programs: bool
     recorder: Recorder
     readers: Sequence[asyncio.Task[None]]
@@ -475,6 +534,13 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
     if not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=READER_SECONDS)  # a listener of somebody's own may hold out
+
+
+def begins_work(event: AnyEvent) -> bool:
+    """Whether the agent goes to work when its user has said this."""
+    if isinstance(event, MessageEvent):
+        return event.source == "user" and not event.waits_for_run
+    return isinstance(event, ChangeAgentState) and event.agent_state in _WORK_WISHED
 
 
 class ImagesRefusedError(DrydockError):

@@ -179,10 +179,23 @@ class Settings(BaseModel):
     requests_per_second: float = Field(
         50, ge=0, description="HTTP requests per second and client address, with four seconds' worth at once; 0: any."
     )
-    max_concurrent_conversations: int = Field(
-        20,
+    max_concurrent_conversations: int | None = Field(
+        None,
         ge=1,
-        description="Loaded conversations of each user at a time; one more closes that user's least recently used one.",
+        description="Conversations of each user that may be at work at a time; further ones wait for their turn. Left"
+        " open: as many as of all users.",
+    )
+    max_working_conversations: int | None = Field(
+        None,
+        ge=1,
+        description="Conversations of all users that may be at work at a time; the users take turns. Left open:"
+        " reckoned from the machine's processors (`drydock doctor` says how), and no more than `max_sandboxes`.",
+    )
+    max_sandboxes: int | None = Field(
+        None,
+        ge=1,
+        description="Sandboxes that may be up at a time; those of conversations at rest make room for those at work."
+        " Left open: reckoned from the machine's memory (`drydock doctor` says how).",
     )
     max_feed_buffer_bytes: int = Field(
         MEGABYTE // 4, ge=64 * 1024, description="What may wait in the transport for a client before its feed pauses."

@@ -24,6 +24,7 @@ LIMIT = f"{HERE}::test_a_limit_of_the_settings_is_that_of_each_sandbox"
 OWN_MODULES = "integration/server/test_own_modules.py"
 MCP = "contract/rest/test_mcp.py"
 RETENTION = "unit/server/test_retention.py"
+WAITING = "contract/rest/test_waiting.py"
 MANAGER = "unit/server/test_manager.py"
 ASKING = "contract/rest/test_asking_before_acting.py"
 CONTEXT = "contract/rest/test_agent_context.py"
@@ -59,7 +60,9 @@ OF_THE_SERVER: dict[str, str] = {
     "max_upload_bytes": "contract/workspace/test_files.py::test_what_is_no_form_or_too_large_is_refused_in_words",
     "max_message_bytes": "contract/rest/test_strict_json.py::test_a_message_over_the_limit_is_refused_over_http_too",
     "requests_per_second": "unit/server/test_gate.py::test_too_many_requests_get_429_with_a_time_to_come_back",
-    "max_concurrent_conversations": f"{MANAGER}::test_the_limit_counts_for_each_user_and_touches_nobody_elses",
+    "max_concurrent_conversations": f"{WAITING}::test_who_waits_is_third_in_line_and_says_so",
+    "max_working_conversations": f"{WAITING}::test_users_take_turns_within_the_limit_of_all",
+    "max_sandboxes": f"{WAITING}::test_what_rests_makes_room_without_a_word_and_comes_back_with_its_next_message",
     "max_feed_buffer_bytes": f"{HERE}::test_a_feed_waits_when_its_client_has_max_feed_buffer_bytes_to_read",
     "conversation_manager_class": OWN_PARTS,
     "experiment_manager_class": "contract/rest/test_settings_and_options.py::"

@@ -59,8 +59,8 @@ const EXPLANATIONS: Readonly<Record<string, Explanation>> = {
     link: null,
   },
   AGENT_ERROR$TOO_MANY_CONVERSATIONS: {
-    title: "Too many conversations are running",
-    advice: "This one was put to sleep. Stop another one, then send a message here.",
+    title: "Waiting for its turn",
+    advice: "As many of your conversations work as may at a time. It begins by itself.",
     link: null,
   },
   AGENT_ERROR$ACTION_TIMEOUT: {

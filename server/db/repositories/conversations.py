@@ -43,6 +43,7 @@ class ConversationRecord:
     """The stored facts about one conversation. `agent_state` is the last recorded one; the log is the truth.
 
     `sandbox` is the small state from which its sandbox is found again; `options` what else the creator asked for.
+    `waiting_number` is its place among those that wait for their turn; None where it has not had to wait.
     """
 
     id: str
@@ -62,6 +63,7 @@ class ConversationRecord:
     completion_tokens: int = 0
     pr_number: tuple[int, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    waiting_number: int | None = None
 
     @property
     def total_tokens(self) -> int:
@@ -84,6 +86,7 @@ class ConversationChanges(TypedDict, total=False):
     completion_tokens: int
     pr_number: tuple[int, ...]
     options: Mapping[str, Any]
+    waiting_number: int | None
 
 
 class ConversationUse(NamedTuple):

@@ -73,6 +73,13 @@ ConversationTrigger = Literal[
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_TITLE_CHARS)]
 
 
+class Waiting(BaseModel):
+    """The place of a conversation that waits for its turn to work."""
+
+    position: int = Field(ge=1, description="1: it is next.")
+    message: str = Field(description="The same for people, with what it waits for.")
+
+
 class ConversationInfo(BaseModel):
     """What is known of a conversation, the same in lists and alone."""
 
@@ -84,6 +91,7 @@ class ConversationInfo(BaseModel):
     runtime_warning: str | None = Field(
         description="What is wrong with the network of the sandbox that runs, and what to do about it."
     )
+    waiting: Waiting | None = Field(description="Its place in the queue while it waits for its turn.")
     selected_repository: str | None
     selected_branch: str | None
     git_provider: str | None

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from pydantic import SecretStr, ValidationError
 
 from agent_core.agent.base import FIRST_EVENTS, AgentBase, given_model
+from agent_core.controller.agent_controller import TakeTurn
 from agent_core.errors import SkillValidationError
 from agent_core.events.control import AgentState, ForeignEvent
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
@@ -309,6 +310,9 @@ class LoadedAgent(Protocol):
     def has_images_inspected(self) -> bool: ...
 
     @property
+    def is_at_rest(self) -> bool: ...
+
+    @property
     def tools(self) -> list[ToolDefinition]: ...
 
     async def skills(self) -> list[Skill] | None: ...
@@ -337,8 +341,10 @@ class AgentFactory(Protocol):
     async def secrets_of(self, user_id: str) -> UserSecrets:
         """The user's secrets as they are now; may raise `DatabaseError`."""
 
-    async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> LoadedAgent:
-        """The opened agent session of `record`, with its user's present settings.
+    async def make(
+        self, record: ConversationRecord, client_count: Callable[[], int], take_turn: TakeTurn
+    ) -> LoadedAgent:
+        """The opened agent session of `record`, with its user's present settings; its steps wait for `take_turn`.
 
         A `DrydockError` says why it cannot be made; KeyError and ValueError: the settings name what does not exist
         here.
@@ -371,7 +377,9 @@ class AgentSessions:
         self._sandboxes = sandboxes
         self._experiments = experiments
 
-    async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> AgentSession:
+    async def make(
+        self, record: ConversationRecord, client_count: Callable[[], int], take_turn: TakeTurn
+    ) -> AgentSession:
         user = await self._database.settings.get(record.user_id)
         secrets = await self._secrets_of(user, record.user_id)
         servers = self._servers(user, record)
@@ -442,6 +450,7 @@ class AgentSessions:
             settings=settings,
             sandbox=connection,
             client_count=client_count,
+            take_turn=take_turn,
         )
         return session
 

@@ -29,8 +29,10 @@ from server.cli.serve import configure_logging
 from server.db.database import open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
+from server.session.capacity import Capacity
 from server.session.crash_guard import CrashGuard
 from server.session.recovery import resume_interrupted
+from server.session.run_queue import RunQueue
 from server.settings.settings import Settings
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
 from tests.waiting import until
@@ -356,6 +358,10 @@ async def test_a_conversation_has_the_agent_class_of_the_server_where_its_user_c
     assert "terminal" not in offered
 
 
+async def nothing_to_free(to_work: bool) -> bool:
+    return not to_work and False
+
+
 @pytest.mark.parametrize("resume_concurrency", [1, 3])
 async def test_no_more_than_resume_concurrency_start_at_a_time(resume_concurrency: int, tmp_path: Path) -> None:
     running, most = 0, 0
@@ -378,7 +384,15 @@ async def test_no_more_than_resume_concurrency_start_at_a_time(resume_concurrenc
             take_up=start,
             metrics=ServerMetrics(),
         )
-        await resume_interrupted(database.conversations, start, guard, concurrency=resume_concurrency, limit=9)
+        queue = RunQueue(
+            Capacity(9, 9, 9),
+            database.conversations,
+            others=lambda: 0,
+            free_sandbox=nothing_to_free,
+            on_turn=lambda *_: None,
+            metrics=ServerMetrics(),
+        )
+        await resume_interrupted(database.conversations, start, queue, guard, concurrency=resume_concurrency)
     assert most == resume_concurrency
 
 

@@ -58,6 +58,7 @@ OURS = {
     "STATUS$ERROR_DISK_RESERVE",
     "STATUS$HELD_BACK",
     "STATUS$NETWORK_WARNING",
+    "STATUS$WAITING_FOR_TURN",
 }
 """For cases that the original does not have; clients show the text beside them."""
 ID = re.compile(r"[\"'`]((?:STATUS|AGENT_ERROR|CHAT_INTERFACE|CONFIGURATION|CONVERSATION|AUTHORIZATION)\$[A-Z_$]+)")

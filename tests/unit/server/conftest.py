@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent_core.controller.agent_controller import TakeTurn
 from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import MessageEvent
@@ -33,6 +34,7 @@ from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.session.agents.agent_sessions import UserSecrets
+from server.session.recorder import BUSY_STATES
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.settings.settings import Settings
@@ -59,6 +61,7 @@ class FakeAgent:
         self.client_tools: list[Tool] = []
         self.tools: list[ToolDefinition] = []
         self.stream: EventStream
+        self.take_turn: TakeTurn
         self._store = store
         self._factory = factory
 
@@ -67,6 +70,10 @@ class FakeAgent:
         if self._factory.open_error is not None:
             raise self._factory.open_error
         self.stream = await EventStream.open(self.conversation_id, self._store)
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self.is_ready and self.agent_state not in BUSY_STATES
 
     async def skills(self) -> list[Skill] | None:
         return [] if self.is_ready else None
@@ -132,10 +139,11 @@ class FakeAgents:
             raise self.secrets
         return self.secrets
 
-    async def make(self, record: ConversationRecord, client_count: Callable[[], int]) -> FakeAgent:
+    async def make(self, record: ConversationRecord, client_count: Callable[[], int], take_turn: TakeTurn) -> FakeAgent:
         del client_count
         sandbox = SandboxConnection(await self.sandboxes.sandbox(record))
         agent = FakeAgent(record.id, self.store, self, sandbox)
+        agent.take_turn = take_turn
         self.made.append(agent)
         await agent.open()
         return agent

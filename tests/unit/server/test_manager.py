@@ -225,61 +225,6 @@ async def test_a_message_that_comes_while_a_failed_start_is_written_down_starts_
     assert len(house.agents.made) == 2
 
 
-async def test_too_many_conversations_close_the_one_that_rested_longest_and_tell_its_clients(
-    make_house: MakeHouse,
-) -> None:
-    async with make_house(max_concurrent_conversations=2) as house:
-        for name in ("a", "b", "c"):
-            await house.new(name)
-        first = await started(house, "a")
-        await started(house, "b")
-        async with first.stream.subscribe(after=first.stream.last_id, transients=True) as events:
-            await house.manager.maybe_start_agent_loop("c")
-            seen = [event async for event in events]
-        assert isinstance(seen[0], StatusNotice)
-        assert (seen[0].status_id, seen[0].level) == ("AGENT_ERROR$TOO_MANY_CONVERSATIONS", "error")
-        assert first.closed_with == (True, "pause")
-        statuses = [house.manager.live(name).status.value for name in ("a", "b", "c")]
-        assert statuses in (["STOPPED", "RUNNING", "STARTING"], ["STOPPED", "RUNNING", "RUNNING"])
-
-
-async def test_the_limit_counts_for_each_user_and_touches_nobody_elses(make_house: MakeHouse) -> None:
-    async with make_house(max_concurrent_conversations=2) as house:
-        for user in ("ann", "bob"):
-            for number in range(3):
-                await house.new(f"{user}{number}", user_id=user)
-        for name in ("ann0", "bob0", "ann1", "bob1"):
-            await started(house, name)
-        assert all(agent.closed_with is None for agent in house.agents.made)
-        await started(house, "bob2")
-        assert [agent.conversation_id for agent in house.agents.made if agent.closed_with] == ["bob0"]
-        await started(house, "ann2")
-        assert [agent.conversation_id for agent in house.agents.made if agent.closed_with] == ["ann0", "bob0"]
-
-
-async def test_however_many_of_a_user_start_at_once_no_more_run_than_may(make_house: MakeHouse) -> None:
-    async with make_house(max_concurrent_conversations=2) as house:
-        house.agents.open_seconds = 0.01
-        for number in range(8):
-            await house.new(f"a{number}", user_id="ann" if number else "bob")
-        await asyncio.gather(*(house.manager.maybe_start_agent_loop(f"a{number}") for number in range(8)))
-        running = [n for n in range(8) if house.manager.live(f"a{n}").status is not ConversationStatus.STOPPED]
-        assert 0 in running
-        assert len(running) == 3
-
-
-async def test_each_users_latest_are_resumed(make_house: MakeHouse) -> None:
-    async with make_house(resume_on_start=False) as house:
-        for number, user in enumerate(["ann", "ann", "bob", "ann", "bob"]):
-            moment = datetime(2026, 1, 1 + number, tzinfo=UTC)
-            await house.new(f"c{number}", user_id=user, agent_state="running", last_updated_at=moment)
-    async with make_house(max_concurrent_conversations=1) as house:
-        await until(lambda: len(house.agents.made) == 2)
-        await until(lambda: all(agent.is_ready for agent in house.agents.made))
-        assert {agent.conversation_id for agent in house.agents.made} == {"c3", "c4"}
-        assert all(agent.closed_with is None for agent in house.agents.made)
-
-
 async def test_a_stopped_conversation_says_so_to_whoever_follows_it(house: House) -> None:
     await house.new("a")
     agent = await started(house, "a")
@@ -302,17 +247,6 @@ async def test_a_deleted_conversation_has_a_last_word_for_its_clients_and_a_susp
     assert (deleted.farewell.status_id, deleted.farewell.level) == ("CONVERSATION$NOT_FOUND", "error")
     await house.manager.__aexit__(None, None, None)
     assert kept.farewell is None
-
-
-async def test_a_conversation_at_work_is_closed_only_when_all_are(make_house: MakeHouse) -> None:
-    async with make_house(max_concurrent_conversations=2) as house:
-        for name in ("a", "b", "c"):
-            await house.new(name)
-        await (await started(house, "a")).be(AgentState.RUNNING)
-        await started(house, "b")
-        await started(house, "c")
-        assert house.manager.live("a").status is ConversationStatus.RUNNING
-        assert house.manager.live("b").status is ConversationStatus.STOPPED
 
 
 async def test_an_idle_conversation_is_unloaded_as_it_is_and_its_sandbox_paused_then_stopped(
@@ -449,21 +383,10 @@ async def test_one_that_cannot_be_resumed_whatever_the_reason_leaves_the_others_
                 raise ZeroDivisionError("nobody foresaw this")
             resumed.append(conversation_id)
 
-        await resume_interrupted(house.database.conversations, start, house.manager.guard, concurrency=1, limit=9)
+        manager = house.manager
+        await resume_interrupted(house.database.conversations, start, manager.queue, manager.guard, concurrency=1)
         assert resumed == ["good"]
     assert "conversation bad could not be resumed" in caplog.text
-
-
-async def test_no_more_are_resumed_than_may_run_and_those_last_active_come_first(make_house: MakeHouse) -> None:
-    async with make_house(resume_on_start=False) as house:
-        for number in range(4):
-            moment = datetime(2026, 1, 1 + number, tzinfo=UTC)
-            await house.new(f"c{number}", agent_state="running", last_updated_at=moment)
-    async with make_house(max_concurrent_conversations=2) as house:
-        await until(lambda: len(house.agents.made) == 2)
-        await until(lambda: house.manager.live("c2").status is ConversationStatus.RUNNING)
-        assert {agent.conversation_id for agent in house.agents.made} == {"c2", "c3"}
-        assert all(agent.closed_with is None for agent in house.agents.made)
 
 
 async def test_leftover_sandboxes_of_deleted_conversations_are_removed_before_any_is_made(
@@ -560,7 +483,7 @@ async def test_a_message_is_taken_however_often_its_conversation_is_unloaded_mea
 
 async def test_any_mixture_of_calls_ends_in_a_defined_state(make_house: MakeHouse) -> None:
     rng = random.Random(20)
-    async with make_house(max_concurrent_conversations=2, idle_unload_seconds=0.02) as house:
+    async with make_house(max_sandboxes=2, idle_unload_seconds=0.02) as house:
         names = [await house.new(f"c{number}") for number in range(4)]
         house.agents.open_seconds = house.agents.start_seconds = house.agents.close_seconds = 0.003
         sent: dict[str, int] = dict.fromkeys(names, 0)

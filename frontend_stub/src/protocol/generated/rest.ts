@@ -233,6 +233,7 @@ export interface ConversationInfo {
   readonly title: string;
   readonly trigger: string | null;
   readonly url: string | null;
+  readonly waiting: Waiting | null;
 }
 
 /** A page of conversations, newest first. */
@@ -1303,6 +1304,12 @@ export interface User {
   readonly id: string;
   readonly login: string;
   readonly name?: string | null;
+}
+
+/** The place of a conversation that waits for its turn to work. */
+export interface Waiting {
+  readonly message: string;
+  readonly position: number;
 }
 
 /** What `/api/options/config` says, as later releases ask for it. */
