@@ -35,6 +35,7 @@ from server.db.repositories.user_skills import SkillRepository
 from server.db.repositories.webhooks import WebhookRepository
 from server.db.sealing_keys import check_key, finish_rotation
 from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
+from server.db.tables import metadata
 from server.db.upgrade_copies import UpgradeCopies
 from server.db.writer import Writer
 
@@ -199,6 +200,7 @@ async def upgrade(engine: AsyncEngine, copies: UpgradeCopies | None = None) -> N
     try:
         async with engine.connect() as connection:
             revision = await connection.run_sync(stored_revision)
+            is_new = await connection.run_sync(_is_new_sqlite)
         if revision == HEAD:
             return
         if revision is not None:
@@ -208,7 +210,7 @@ async def upgrade(engine: AsyncEngine, copies: UpgradeCopies | None = None) -> N
             elif copies is not None:
                 await asyncio.to_thread(copies.make, Path(str(engine.url.database)), revision)
         async with engine.begin() as connection:
-            await connection.run_sync(_run)
+            await connection.run_sync(_create if is_new else _run)
     except (SQLAlchemyError, OSError) as error:
         raise database_error(f"the database {engine.url.render_as_string()} could not be opened", error) from error
 
@@ -232,6 +234,24 @@ def _refuse_newer(url: URL, revision: str, copies: UpgradeCopies | None) -> None
         f"the database {url.render_as_string()} was made by a newer version of Drydock (its schema is {revision}, this "
         f"version knows up to {HEAD}); install that version again{way_back}, or choose another data folder"
     )
+
+
+_ALEMBIC_TABLE = """
+    CREATE TABLE alembic_version (
+        version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+    )
+"""
+
+
+def _is_new_sqlite(connection: Connection) -> bool:
+    return connection.dialect.name == "sqlite" and not inspect(connection).get_table_names()
+
+
+def _create(connection: Connection) -> None:
+    # What all steps together make (a test compares them), without loading Alembic and going through each of them.
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(text(_ALEMBIC_TABLE))
+    connection.execute(text("INSERT INTO alembic_version VALUES (:head)"), {"head": HEAD})
 
 
 def _run(connection: Connection) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
@@ -78,9 +79,9 @@ events = Table(
     # On SQLite an ordinary rowid table: clustering by this key (WITHOUT ROWID) made every append of a busy server
     # touch one more leaf of big rows, and cut the throughput to a third.
     PrimaryKeyConstraint("conversation_id", "id"),
-    # Of the rows that have a blob only; the step that makes it says so. To say it here would load the dialect of a
-    # database that most servers do not use.
-    Index("ix_events_blob", "conversation_id", "blob"),
+    # Of the rows that have a blob only; for PostgreSQL the step that makes it says so. To say that here would load the
+    # dialect of a database that most servers do not use.
+    Index("ix_events_blob", "conversation_id", "blob", sqlite_where=text("blob IS NOT NULL")),
 )
 
 # Not a foreign key of conversations: a log may exist without a row there (tests, imports), and the row here outlives a

@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 import migrations
@@ -44,11 +44,46 @@ def test_the_code_knows_the_newest_step(config: Config) -> None:
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
 
-async def test_the_steps_make_exactly_the_tables_of_the_code(engine: AsyncEngine) -> None:
+def shape(connection: Connection) -> dict[str, object]:
+    """All that a database says of its tables, whatever the order in which steps have added columns."""
+    seen = inspect(connection)
+    indexes = text("SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = :table")
+
+    def columns(table: str) -> list[tuple[object, ...]]:
+        found = seen.get_columns(table)
+        return [*sorted((it["name"], str(it["type"]), it["nullable"], it["default"]) for it in found)]
+
+    return {
+        table: (
+            columns(table),
+            seen.get_pk_constraint(table),
+            sorted(seen.get_unique_constraints(table), key=repr),
+            seen.get_foreign_keys(table),
+            seen.get_check_constraints(table),
+            sorted(connection.scalars(indexes, {"table": table})),
+        )
+        for table in seen.get_table_names()
+    }
+
+
+async def test_the_steps_make_exactly_the_tables_of_the_code_and_what_a_new_database_has(
+    engine: AsyncEngine, config: Config, tmp_path: Path
+) -> None:
+    def steps(connection: Connection) -> None:
+        config.attributes["connection"] = connection
+        command.upgrade(config, HEAD)
+
+    stepwise = create_engines(sqlite_url(tmp_path / "stepwise.db"), DatabaseSettings()).write
+    async with stepwise.begin() as connection:
+        await connection.run_sync(steps)
+        assert await connection.run_sync(differences) == []
+        expected = await connection.run_sync(shape)
+    await stepwise.dispose()
     await upgrade(engine)
     async with engine.connect() as connection:
         assert await connection.run_sync(stored_revision) == HEAD
         assert await connection.run_sync(differences) == []
+        assert await connection.run_sync(shape) == expected
 
 
 async def test_upgrading_again_changes_nothing(engine: AsyncEngine) -> None:
