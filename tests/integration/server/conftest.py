@@ -78,6 +78,11 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def returncode(self) -> int | None:
+        """Its exit status, -N if signal N has ended it; None while it runs or was never started."""
+        return self._process.returncode if self._process is not None else None
+
     def printed(self, offset: int = 0) -> str:
         return self.log.read_bytes()[offset:].decode("utf-8", "replace")
 
@@ -147,6 +152,10 @@ class Follower:
     def events(self) -> dict[int, dict[str, Any]]:
         """The stored events that were seen, by id."""
         return {frame["id"]: frame for frame in self.frames if isinstance(frame.get("id"), int)}
+
+    @property
+    def is_connected(self) -> bool:
+        return self._socket is not None and self._socket.connected
 
     async def connect(self) -> None:
         self._socket = socketio.AsyncClient(reconnection=False)

@@ -175,6 +175,9 @@ def _become(order: dict[str, Any]) -> NoReturn:
     os.environ.update(order["environment"])
     os.chdir(order["folder"])
     sys.argv = list(order["arguments"])
+    if first := os.environ.pop("RUN_FIRST", ""):  # ``module:function``
+        module, _, function = first.partition(":")
+        getattr(import_module(module), function)()
     if order.get("is_program"):
         _run(sys.argv)
     sys.exit(import_module("server.cli").main())

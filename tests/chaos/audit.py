@@ -1,0 +1,232 @@
+"""What has to be true after a run in which the server was killed, each thing that is not as one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.serialization import AnyEvent, from_payload
+from agent_core.runtime.docker.engine import connect
+from agent_core.runtime.sandbox import LABEL_INSTANCE
+from server.db.data_folder import instance_id
+from server.wire.envelope import is_hidden
+from tests.chaos.workload import EFFECTS, Workload, rows, stored_events_of, wanted_lines
+from tests.integration.server.conftest import comparable
+
+END_SECONDS = 15.0
+_ANSWERS = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
+_KEPT_FILES = {"drydock.db", "secret.key", "token", "instance-id", "instance.lock"}
+_OF_CONVERSATIONS = ("events", "webhook_positions", "chat_turns", "feedback")
+
+
+async def audit_of_the_run(workload: Workload) -> list[str]:
+    """What is wrong after the scenario, while everything is still there."""
+    found = [*await _told(workload), *_logs(workload), *await _files(workload), *await _confirmed(workload)]
+    await _webhooks(workload, found)
+    return found
+
+
+async def _told(workload: Workload) -> list[str]:
+    """What a client was shown is in the log, the same."""
+    found = []
+    for conversation_id, follower in workload.followers.items():
+        stored = {event["id"]: event for event in await stored_events_of(workload, conversation_id)}
+        for event_id, seen in follower.events.items():
+            if event_id not in stored:
+                found.append(f"event {event_id} of {conversation_id} was shown and is gone")
+            elif comparable(stored[event_id]) != comparable(seen):
+                found.append(f"event {event_id} of {conversation_id} was shown otherwise")
+        ids = [frame["id"] for frame in follower.frames if isinstance(frame.get("id"), int)]
+        found += [f"event {one} of {conversation_id} was shown {n} times" for one, n in Counter(ids).items() if n > 1]
+    return found
+
+
+def _logs(workload: Workload) -> list[str]:
+    """Every log is without a gap, and every action in it has one answer."""
+    found = []
+    for log, events in logs(workload.server.data_dir).items():
+        if [event.id for event in events] != list(range(len(events))):
+            found.append(f"log {log} has a gap")
+        answers = Counter(event.cause for event in events if isinstance(event, _ANSWERS) and event.cause is not None)
+        asked = {event.id: event.tool_name for event in events if isinstance(event, ActionEvent)}
+        for event_id, tool in asked.items():
+            if answers[event_id] != 1 and not (tool == "finish" and answers[event_id] == 0):
+                found.append(f"log {log}: action {event_id} ({tool}) has {answers[event_id]} answers")
+    for table in _OF_CONVERSATIONS:
+        owned = "SELECT id FROM conversations"
+        for (log,) in rows(
+            workload.server.data_dir,
+            f"SELECT DISTINCT conversation_id FROM {table} WHERE conversation_id NOT IN ({owned})",
+        ):
+            if not any(log.startswith(known) for known in (workload.conversation_id, workload.fork_id) if known):
+                found.append(f"{table} has rows of {log}, which is no conversation")
+    return found
+
+
+def logs(data_dir: Path) -> dict[str, list[AnyEvent]]:
+    """Every log whose payloads are in the database."""
+    found: dict[str, list[AnyEvent]] = {}
+    query = "SELECT conversation_id, id, payload FROM events WHERE payload IS NOT NULL ORDER BY conversation_id, id"
+    for log, event_id, payload in rows(data_dir, query):
+        found.setdefault(log, []).append(from_payload(payload, event_id))
+    return found
+
+
+async def _files(workload: Workload) -> list[str]:
+    """Each command has written its line once, what was taken back is gone, and the fork has the same files."""
+    found = []
+    wanted = wanted_lines(workload.parts)
+    excused = _excused(workload)
+    text = await workload.text_of(workload.conversation_id, EFFECTS)
+    counted = Counter(text.split())
+    for line in sorted({*wanted, *counted}):
+        if counted[line] > 1:
+            found.append(f"the side effect {line!r} is there {counted[line]} times")
+        elif line not in wanted:
+            found.append(f"the side effect {line!r} was taken back and is there")
+        elif not counted[line] and line not in excused:
+            found.append(f"the side effect {line!r} is not there, and its answer does not say so")
+    if await workload.text_of(workload.conversation_id, "/workspace/uploaded") != "from outside" * 1000:
+        found.append("the uploaded file is another one")
+    if workload.fork_id and await workload.text_of(workload.fork_id, EFFECTS) != text:
+        found.append("the fork has other files")
+    return found
+
+
+def _excused(workload: Workload) -> set[str]:
+    """The lines of actions whose answer says that they, or whether they ran, is not known."""
+    excused = set()
+    for events in logs(workload.server.data_dir).values():
+        failed = {event.cause for event in events if isinstance(event, AgentErrorEvent)}
+        for event in events:
+            if isinstance(event, ActionEvent) and event.id in failed:
+                written = json.dumps(event.model_dump(mode="json"))
+                excused |= {
+                    line for line in ("first", "left", "third", "cell", "child-a", "child-b") if line in written
+                }
+                if event.tool_name == "count":
+                    excused.add("mcp")
+                if event.tool_name == "delegate":
+                    excused |= {"child-a", "child-b"}
+    return excused
+
+
+async def _confirmed(workload: Workload) -> list[str]:
+    """What REST confirmed is so."""
+    found = []
+    settings = (await workload.done("GET", "/api/settings")).json()
+    if (settings["language"], settings["llm_model"]) != ("de", "openai/scripted"):
+        found.append("the settings are not as they were confirmed")
+    secrets = {one["name"]: one for one in (await workload.done("GET", "/api/secrets")).json()["custom_secrets"]}
+    if set(secrets) != {"SECOND"} or secrets["SECOND"]["description"] != "changed":
+        found.append(f"the secrets are not as they were confirmed: {sorted(secrets)}")
+    if (await workload.info(workload.conversation_id))["title"] != workload.title:
+        found.append("the title is not as it was confirmed")
+    listed = (await workload.done("GET", "/api/conversations", params={"limit": 100})).json()["results"]
+    known = {workload.conversation_id, workload.fork_id, workload.import_id} - {""}
+    if {one["conversation_id"] for one in listed} != known:
+        found.append(f"{len(listed)} conversations are listed instead of {len(known)}")
+    return found
+
+
+async def _webhooks(workload: Workload, found: list[str]) -> None:
+    """Every event that a webhook is for arrives; what arrives twice has the same id and the same words."""
+    last = max(
+        event["id"]
+        for event in await stored_events_of(workload)
+        if event.get("observation") != "null" and not is_hidden(event)
+    )
+
+    async def arrived() -> bool:
+        return last in workload.receiver.events(workload.conversation_id)
+
+    try:
+        await workload.until("the webhook was told of everything", arrived)
+    except AssertionError as error:
+        found.append(str(error))
+    bodies: dict[str, bytes] = {}
+    for headers, body in workload.receiver.requests:
+        data = json.loads(body)
+        data.pop("timestamp", None)
+        same = json.dumps(data, sort_keys=True).encode()
+        if bodies.setdefault(headers["webhook-id"], same) != same:
+            found.append(f"webhook message {headers['webhook-id']} was sent with other words the second time")
+    told = workload.receiver.events(workload.conversation_id)
+    public = [
+        event["id"]
+        for event in await stored_events_of(workload)
+        if event.get("observation") != "null" and not is_hidden(event)
+    ]
+    if missing := [one for one in public if one not in told]:
+        found.append(f"the webhook was not told of the events {missing[:5]}")
+
+
+def audit_of_what_is_left(workload: Workload) -> list[str]:
+    """What is left when every conversation was deleted and the server has ended."""
+    data_dir = workload.server.data_dir
+    found = []
+    for table in (*_OF_CONVERSATIONS, "conversations", "webhooks"):
+        if count := rows(data_dir, f"SELECT count(*) FROM {table}")[0][0]:
+            found.append(f"{count} rows are left in {table}")
+    for folder in ("sandboxes", "forks", "blobs"):
+        found += [f"the file {path.relative_to(data_dir)} is left" for path in _files_below(data_dir / folder)]
+    found += [f"the file {one.name} is left in the data folder" for one in data_dir.iterdir() if not _is_known(one)]
+    found += [f"the temporary file {path.name} is left" for path in (data_dir.parent / "tmp").iterdir()]
+    deadline = time.monotonic() + END_SECONDS
+    while (left := list(processes_of(data_dir))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    found += [f"a process is left: {one}" for one in left]
+    return found
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (
+            path
+            for path in folder.rglob("*")
+            if not path.is_dir() or path.parent == folder and path.parts[-2] == "sandboxes"
+        )
+
+
+def _is_known(path: Path) -> bool:
+    return (
+        path.name in _KEPT_FILES or path.name.startswith("drydock.db-") or path.name in ("sandboxes", "forks", "blobs")
+    )
+
+
+def processes_of(data_dir: Path) -> Iterator[str]:
+    """The processes that work in this folder, see it or were started with its name, each as its command line."""
+    mark = str(data_dir).encode()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) == os.getpid():
+            continue
+        with suppress(OSError):
+            place = Path("/proc", pid)
+            command = place.joinpath("cmdline").read_bytes()
+            if not command:
+                continue
+            known = command + place.joinpath("environ").read_bytes() + place.joinpath("mountinfo").read_bytes()
+            if mark in known:
+                yield f"{pid} {command.replace(bytes(1), b' ').decode(errors='replace')[:120]}"
+
+
+async def audit_of_the_engine(workload: Workload) -> list[str]:
+    """What Docker's engine has left of this server."""
+    ours = {"label": f"{LABEL_INSTANCE}={instance_id(workload.server.data_dir)}"}
+
+    def look() -> list[str]:
+        engine, _ = connect(None, 20)
+        with closing(engine):
+            left = [f"container {one['Names'][0]} is left" for one in engine.containers(all=True, filters=ours)]
+            left += [f"network {one['Name']} is left" for one in engine.networks(filters=ours)]
+            return left + [f"volume {one['Name']} is left" for one in engine.volumes(filters=ours)["Volumes"] or ()]
+
+    return await asyncio.to_thread(look)

@@ -1,0 +1,174 @@
+"""The points at which a server is killed: before and after each function in which something is written or told.
+
+The product knows nothing of them. A server process that is started with ``RUN_FIRST=tests.chaos.points:arm`` (see
+`tests.integration.server.forks`) has these functions wrapped: each pass is noted in the file ``FAULT_TRACE``, and the
+process kills itself at the one that ``FAULT_POINT`` names (``number:before:3``, the third time).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import Any, Literal, NamedTuple
+
+Side = Literal["before", "after"]
+_DB = "server.db.repositories"
+
+
+class FaultPoint(NamedTuple):
+    """One function (``module:name`` or ``module:Class.name``) at whose begin and end a server is killed.
+
+    `provider`: only where sandboxes are made so; `part`: only where the workload has that part.
+    """
+
+    name: str
+    function: str
+    provider: str = ""
+    part: str = ""
+
+
+POINTS = (
+    FaultPoint("append", "agent_core.events.stream:EventStream.add_events"),
+    FaultPoint("commit", "server.db.writer:Writer._commit"),
+    FaultPoint("insert", "server.db.writer:Writer._insert"),
+    FaultPoint("change", "server.db.writer:Writer._apply"),
+    FaultPoint("claim of a log", "server.db.event_store:SqlEventStore.claim"),
+    FaultPoint("blob write", "server.db.blobs:FolderBlobStore.put", part="import"),
+    FaultPoint("blob delete", "server.db.blobs:FolderBlobStore.delete", part="import"),
+    FaultPoint("emit to a client", "server.sockets.feed:Feed._send"),
+    FaultPoint("step", "agent_core.controller.step:Step.take"),
+    FaultPoint("model call", "agent_core.llm.llm:LLM.acompletion"),
+    FaultPoint("step stored", "agent_core.controller.step:Step._store_whole"),
+    FaultPoint("action", "agent_core.runtime.action_runner:ActionRunner.execute"),
+    FaultPoint("answer", "agent_core.runtime.runtime:Runtime._answer"),
+    FaultPoint("sandbox request", "agent_core.runtime.channel.connection:SandboxConnection.request"),
+    FaultPoint("MCP program start", "agent_core.session.tool_servers:SandboxPrograms.start", part="mcp"),
+    FaultPoint("MCP program write", "agent_core.session.tool_servers:SandboxProgram.write", part="mcp"),
+    FaultPoint("sub-agents", "agent_core.controller.delegation:Delegation._carry_out", part="subagents"),
+    FaultPoint("sub-agent", "agent_core.controller.child_run:ChildRun.run", part="subagents"),
+    FaultPoint("state recorded", "server.session.recorder:Recorder.record_state"),
+    FaultPoint("snapshot", "agent_core.runtime.snapshots:ConversationSnapshots._take"),
+    FaultPoint("snapshot of the present", "agent_core.runtime.snapshots:keep"),
+    FaultPoint("rewind", "agent_core.session.rewind:Rewinder._rewind"),
+    FaultPoint("files brought back", "agent_core.runtime.snapshots:restore"),
+    FaultPoint("fork", "server.conversation_manager.forks:fork_conversation", part="fork"),
+    FaultPoint("fork noted", "server.session.unfinished:_note", part="fork"),
+    FaultPoint("fork's log", "agent_core.session.rewind:fork_log", part="fork"),
+    FaultPoint("fork's files", "server.conversation_manager.forks:_copy_files", part="fork"),
+    FaultPoint("fork's note struck", "server.session.unfinished:_strike", part="fork"),
+    FaultPoint("fork's files placed", "agent_core.runtime.snapshots:plant", part="fork"),
+    FaultPoint("upload", "agent_core.runtime.transfers:Upload.write"),
+    FaultPoint("upload kept", "agent_core.runtime.transfers:Upload.keep"),
+    FaultPoint("webhook created", "server.doors.webhooks.dispatcher:Webhooks.create"),
+    FaultPoint("webhook delivery", "server.doors.webhooks.sender:Sender.send"),
+    FaultPoint("webhook position", "server.db.repositories.webhooks:WebhookRepository.move"),
+    FaultPoint("webhook deleted", "server.doors.webhooks.dispatcher:Webhooks.delete"),
+    FaultPoint("settings write", f"{_DB}.user_settings:SettingsRepository.change"),
+    FaultPoint("secret created", f"{_DB}.user_secrets:SecretRepository.create"),
+    FaultPoint("secret changed", f"{_DB}.user_secrets:SecretRepository.change"),
+    FaultPoint("secret deleted", f"{_DB}.user_secrets:SecretRepository.delete"),
+    FaultPoint("once", f"{_DB}.idempotency_keys:IdempotencyKeys.once"),
+    FaultPoint("conversation created", f"{_DB}.conversations:ConversationRepository.create"),
+    FaultPoint("conversation changed", f"{_DB}.conversations:ConversationRepository.update"),
+    FaultPoint("conversation touched", f"{_DB}.conversations:Touches.flush"),
+    FaultPoint("conversation deleted", f"{_DB}.conversations:ConversationRepository.delete"),
+    FaultPoint("title", "server.session.titles:TitleKeeper._give_title"),
+    FaultPoint("import", "server.routes.conversations.imports:import_conversation", part="import"),
+    FaultPoint("load", "server.session.web_session:WebSession._load"),
+    FaultPoint("start", "agent_core.session.agent_session:AgentSession._start"),
+    FaultPoint("unload", "server.session.web_session:WebSession._unload", part="rest"),
+    FaultPoint("stop", "server.conversation_manager.standalone:StandaloneConversationManager.stop"),
+    FaultPoint("delete", "server.conversation_manager.standalone:StandaloneConversationManager.delete"),
+    FaultPoint("local sandbox start", "agent_core.runtime.local.sandbox:LocalSandbox.start", "local"),
+    FaultPoint("local sandbox launch", "agent_core.runtime.local.sandbox:LocalSandbox._launch", "local"),
+    FaultPoint("local sandbox pause", "agent_core.runtime.local.sandbox:LocalSandbox.pause", "local", "rest"),
+    FaultPoint("local sandbox resume", "agent_core.runtime.local.sandbox:LocalSandbox.resume", "local", "rest"),
+    FaultPoint("local sandbox stop", "agent_core.runtime.local.sandbox:LocalSandbox.stop", "local"),
+    FaultPoint("local sandbox remove", "agent_core.runtime.local.sandbox:LocalSandbox.destroy", "local"),
+    FaultPoint("Docker sandbox start", "agent_core.runtime.docker.sandbox:DockerSandbox.start", "docker"),
+    FaultPoint("Docker network", "agent_core.runtime.docker.networks:DockerNetworks.ensure", "docker"),
+    FaultPoint("Docker container create", "agent_core.runtime.docker.objects:DockerObjects.create", "docker"),
+    FaultPoint("Docker container start", "agent_core.runtime.docker.objects:DockerObjects.inject_and_start", "docker"),
+    FaultPoint("Docker sandbox pause", "agent_core.runtime.docker.sandbox:DockerSandbox.pause", "docker", "rest"),
+    FaultPoint("Docker sandbox resume", "agent_core.runtime.docker.sandbox:DockerSandbox.resume", "docker", "rest"),
+    FaultPoint("Docker sandbox stop", "agent_core.runtime.docker.sandbox:DockerSandbox.stop", "docker"),
+    FaultPoint("Docker sandbox remove", "agent_core.runtime.docker.sandbox:DockerSandbox.destroy", "docker"),
+)
+
+
+def pass_name(number: int, side: Side) -> str:
+    return f"{number}:{side}"
+
+
+class _Arm:
+    def __init__(self, trace: str, chosen: str) -> None:
+        self._trace = os.open(trace, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._chosen, _, times = chosen.rpartition(":")
+        self._left = int(times or 0)
+
+    def passes(self, name: str) -> None:
+        os.write(self._trace, f"{name}\n".encode())
+        if name == self._chosen:
+            self._left -= 1
+            if self._left == 0:
+                os.write(self._trace, f"killed {name}\n".encode())
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def wrap(self, number: int, function: Any) -> Any:
+        before, after = pass_name(number, "before"), pass_name(number, "after")
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def wrapped(*args: Any, **options: Any) -> Any:
+                self.passes(before)
+                result = await function(*args, **options)
+                self.passes(after)
+                return result
+        else:
+
+            @functools.wraps(function)
+            def wrapped(*args: Any, **options: Any) -> Any:
+                self.passes(before)
+                result = function(*args, **options)
+                self.passes(after)
+                return result
+
+        return wrapped
+
+
+def find(point: FaultPoint) -> tuple[Any, str, Any]:
+    """The module or class that has a point's function, the function's name there, and the function.
+
+    Raises `LookupError` where there is none, or it is none that can be wrapped.
+    """
+    module_name, _, path = point.function.partition(":")
+    owner: Any = import_module(module_name)
+    *classes, name = path.split(".")
+    for one in classes:
+        owner = getattr(owner, one, None)
+    function = vars(owner).get(name) if owner is not None else None
+    if not inspect.isfunction(function) or inspect.isasyncgenfunction(function):
+        raise LookupError(f"fault point {point.name!r}: there is no function {point.function}")
+    return owner, name, function
+
+
+def arm() -> None:
+    """Wrap all of them in this process, which has to have imported what it will use."""
+    import_module("server.app")
+    armed = _Arm(os.environ.pop("FAULT_TRACE"), os.environ.pop("FAULT_POINT", ""))
+    loose: dict[int, Any] = {}
+    for number, point in enumerate(POINTS):
+        owner, name, function = find(point)
+        wrapped = armed.wrap(number, function)
+        setattr(owner, name, wrapped)
+        if inspect.ismodule(owner):
+            loose[id(function)] = wrapped
+    for module in list(sys.modules.values()):  # others have them under their names, too
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if id(value) in loose:
+                setattr(module, name, loose[id(value)])
