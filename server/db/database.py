@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ BLOB_FOLDER = "blobs"
 UPGRADE_COPIES = "before-upgrades"
 
 ORPHAN_SECONDS = 3600.0
+_CLOCK_SECONDS = 0.1  # a file system's clock may be behind by a few milliseconds
 """A payload without an event is removed when it is older: a younger one's event may still be on its way."""
 
 _ROOM_BYTES = WAL_PAGES_BEFORE_CHECKPOINT * 4096
@@ -132,7 +134,7 @@ async def open_database(
         await check_key(engines, writer, box, data_dir / KEY_FILE)
         touches = await stack.enter_async_context(Touches(writer, interval_seconds=settings.touch_interval_seconds))
         events = SqlEventStore(engines, writer, blobs, inline_payload_bytes=settings.inline_payload_bytes)
-        await stack.enter_async_context(_collecting(events, blobs))
+        await stack.enter_async_context(_collecting(events, blobs, is_ours=own.blobs is None))
         yield Database(
             data_dir=data_dir,
             instance_id=name,
@@ -156,11 +158,18 @@ async def open_database(
 
 
 @asynccontextmanager
-async def _collecting(events: SqlEventStore, blobs: BlobStore) -> AsyncIterator[None]:
+async def _collecting(events: SqlEventStore, blobs: BlobStore, *, is_ours: bool) -> AsyncIterator[None]:
+    """Context that begins with a look for payloads that a process before has left.
+
+    `is_ours`: no other process writes to `blobs`, so that what is older than this one belongs to none that still lives.
+    """
+    began = time.time() - _CLOCK_SECONDS
 
     async def collect() -> None:
         try:
-            removed = await blobs.collect(await events.blobs_in_use(), older_than_seconds=ORPHAN_SECONDS)
+            used = await events.blobs_in_use()
+            age = time.time() - began if is_ours else ORPHAN_SECONDS
+            removed = await blobs.collect(used, older_than_seconds=age)
         except (EventStoreError, OSError) as error:
             _log.warning("leftover payloads could not be looked for: %s", error)
         else:

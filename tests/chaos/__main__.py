@@ -38,6 +38,8 @@ async def main(options: argparse.Namespace) -> int:
     deaths = sum(one.deaths for one in outcomes)
     print(f"{len(outcomes)} runs ({options.provider}), {deaths} kills in {time.perf_counter() - began:.0f} s;", end=" ")
     print(f"killed at {len(killed)} of {len(places(options.provider))} places; {len(bad)} runs with findings")
+    if left := [f"{p.name}, {side}" for n, p, side in places(options.provider) if not killed[f"{n}:{side}"]]:
+        print(f"not killed at: {'; '.join(left)}")
     if options.unharmed:
         for number, point, side in places(options.provider):
             print(f"{number:3} {point.name}, {side}: {outcomes[0].passes.get(f'{number}:{side}', 0)}")
