@@ -35,6 +35,11 @@ format: ## Put the Python code into the house format and mend what can be mended
 page-types: ## Write the page's types of the protocol again, when its snapshots have changed
 	@.venv/bin/python scripts/page_types.py
 
+chaos: ## Kill a server at every point, RUNS times (500) with local sandboxes and DOCKER_RUNS (100) with containers
+	@scripts/setup --dev
+	@.venv/bin/python -m tests.chaos --provider local --runs $(or $(RUNS),500) --start $(or $(SEED),0)
+	@.venv/bin/python -m tests.chaos --provider docker --runs $(or $(DOCKER_RUNS),100) --start $(or $(SEED),0)
+
 bench: ## Measure the budgets, print a table, write JSON
 	@scripts/setup --dev
 	@env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m bench
@@ -47,4 +52,4 @@ clean: ## Remove everything that was made here, except data
 	rm -rf frontend_stub/node_modules frontend_stub/dist tests/mcp_servers/node_modules
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help run setup sandbox-image browser-image check test lint types format page-types bench lock clean
+.PHONY: help run setup sandbox-image browser-image check test lint types format page-types chaos bench lock clean

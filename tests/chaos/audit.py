@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.serialization import AnyEvent, from_payload
+from agent_core.events.store import SEPARATOR
 from agent_core.runtime.docker.engine import connect
 from agent_core.runtime.sandbox import LABEL_INSTANCE
 from server.db.data_folder import instance_id
@@ -60,13 +60,10 @@ def _logs(workload: Workload) -> list[str]:
         for event_id, tool in asked.items():
             if answers[event_id] != 1 and not (tool == "finish" and answers[event_id] == 0):
                 found.append(f"log {log}: action {event_id} ({tool}) has {answers[event_id]} answers")
+    known = [one for (one,) in rows(workload.server.data_dir, "SELECT id FROM conversations")]
     for table in _OF_CONVERSATIONS:
-        owned = "SELECT id FROM conversations"
-        for (log,) in rows(
-            workload.server.data_dir,
-            f"SELECT DISTINCT conversation_id FROM {table} WHERE conversation_id NOT IN ({owned})",
-        ):
-            if not any(log.startswith(known) for known in (workload.conversation_id, workload.fork_id) if known):
+        for (log,) in rows(workload.server.data_dir, f"SELECT DISTINCT conversation_id FROM {table}"):  # noqa: S608
+            if not any(log == one or log.startswith(one + SEPARATOR) for one in known):  # or one of its sub-agents
                 found.append(f"{table} has rows of {log}, which is no conversation")
     return found
 
@@ -174,10 +171,10 @@ def audit_of_what_is_left(workload: Workload) -> list[str]:
     data_dir = workload.server.data_dir
     found = []
     for table in (*_OF_CONVERSATIONS, "conversations", "webhooks"):
-        if count := rows(data_dir, f"SELECT count(*) FROM {table}")[0][0]:
-            found.append(f"{count} rows are left in {table}")
+        count = rows(data_dir, f"SELECT count(*) FROM {table}")[0][0]  # noqa: S608 - names of ours
+        found += [f"{count} rows are left in {table}"] if count else []
     for folder in ("sandboxes", "forks", "blobs"):
-        found += [f"the file {path.relative_to(data_dir)} is left" for path in _files_below(data_dir / folder)]
+        found += [f"the file {path.relative_to(data_dir)} is left" for path in _left_in(data_dir / folder)]
     found += [f"the file {one.name} is left in the data folder" for one in data_dir.iterdir() if not _is_known(one)]
     found += [f"the temporary file {path.name} is left" for path in (data_dir.parent / "tmp").iterdir()]
     deadline = time.monotonic() + END_SECONDS
@@ -187,13 +184,12 @@ def audit_of_what_is_left(workload: Workload) -> list[str]:
     return found
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from (
-            path
-            for path in folder.rglob("*")
-            if not path.is_dir() or path.parent == folder and path.parts[-2] == "sandboxes"
-        )
+def _left_in(folder: Path) -> Iterator[Path]:
+    """The files below a folder, without those of sandboxes, of which the folder itself is enough."""
+    if folder.name == "sandboxes":
+        yield from folder.iterdir() if folder.is_dir() else ()
+    else:
+        yield from (path for path in folder.rglob("*") if path.is_file())
 
 
 def _is_known(path: Path) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from agent_core.testing.model_server import ModelServer
 from tests.chaos.audit import audit_of_the_engine, audit_of_the_run, audit_of_what_is_left, processes_of
 from tests.chaos.points import POINTS, FaultPoint, Side, pass_name
-from tests.chaos.workload import PARTS, Workload
+from tests.chaos.workload import PARTS, Workload, model
 from tests.contract.webhooks.conftest import receiving
 from tests.integration.server.conftest import ServerProcess
 
@@ -37,6 +37,10 @@ class Plan:
     parts: frozenset[str]
     kills: tuple[str, ...]
     moment: float | None
+
+    @property
+    def is_unharmed(self) -> bool:
+        return not self.kills and self.moment is None
 
     @property
     def text(self) -> str:
@@ -88,6 +92,12 @@ def unharmed(provider: str, parts: frozenset[str] = PARTS) -> Plan:
     return Plan(-1, provider, parts, (), None)
 
 
+def not_passed(outcome: Outcome) -> list[str]:
+    """The places that a run did not come by."""
+    there = places(outcome.plan.provider)
+    return [f"{point.name}, {side}" for number, point, side in there if not outcome.passes.get(pass_name(number, side))]
+
+
 async def carry_out(plan: Plan) -> Outcome:
     """Do one run and audit it; what is left of a run that failed is removed as far as it can be."""
     outcome = Outcome(plan)
@@ -97,10 +107,10 @@ async def carry_out(plan: Plan) -> Outcome:
     place.joinpath("home").mkdir()
     environment = {**_ENVIRONMENT, "TMPDIR": str(place / "tmp"), "HOME": str(place / "home")}
     try:
-        async with ModelServer(model_of(plan)) as model, receiving() as receiver:
+        async with ModelServer(model(plan.parts)) as scripted, receiving() as receiver:
             server = ServerProcess(place / "data", "--sandbox", plan.provider, environment=environment)
             rng = random.Random(plan.seed)
-            workload = Workload(server, receiver, model.url, place / "trace", list(plan.kills), plan.parts, rng)
+            workload = Workload(server, receiver, scripted.url, place / "trace", list(plan.kills), plan.parts, rng)
             killer = asyncio.create_task(_kill_at(workload, plan.moment)) if plan.moment is not None else None
             try:
                 async with asyncio.timeout(RUN_SECONDS):
@@ -131,12 +141,6 @@ async def carry_out(plan: Plan) -> Outcome:
         shutil.rmtree(place, ignore_errors=True)
         outcome.seconds = time.perf_counter() - began
     return outcome
-
-
-def model_of(plan: Plan):  # type: ignore[no-untyped-def]
-    from tests.chaos.workload import model
-
-    return model(plan.parts)
 
 
 async def _kill_at(workload: Workload, moment: float) -> None:
