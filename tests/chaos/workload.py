@@ -279,10 +279,18 @@ class Workload:
         await self.until(f"the run {word!r} has ended", finished)
 
     async def upload(self) -> None:
-        files = {"files": ("uploaded", b"from outside" * 1000)}
-        answer = await self.done("POST", f"/api/conversations/{self.conversation_id}/upload-files", files=files)
-        if answer.json()["skipped_files"]:
-            raise WorkloadError(f"the upload was not taken: {answer.text}")
+        path = f"/api/conversations/{self.conversation_id}/upload-files"
+
+        async def uploaded() -> bool:
+            await self.follow(self.conversation_id)  # which has it loaded
+            answer = await self.ask("POST", path, files={"files": ("uploaded", b"from outside" * 1000)})
+            if answer.status_code == 404 and "not yet initialized" in answer.text:
+                return False
+            if not answer.is_success or answer.json()["skipped_files"]:
+                raise WorkloadError(f"the upload was not taken: {answer.status_code} {answer.text[:300]}")
+            return True
+
+        await self.until("a file is uploaded", uploaded)
 
     async def take_back(self) -> None:
         """A second run, which is taken back with its files, and a third one."""
