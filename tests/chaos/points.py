@@ -85,7 +85,7 @@ POINTS = (
     FaultPoint("delete", "server.conversation_manager.standalone:StandaloneConversationManager.delete"),
     FaultPoint("local sandbox start", "agent_core.runtime.local.sandbox:LocalSandbox.start", "local"),
     FaultPoint("local sandbox launch", "agent_core.runtime.local.sandbox:LocalSandbox._launch", "local"),
-    FaultPoint("local sandbox pause", "agent_core.runtime.local.sandbox:LocalSandbox.pause", "local", "rest"),
+    FaultPoint("sandbox pause", "agent_core.runtime.channel.connection:SandboxConnection.pause", part="rest"),
     FaultPoint("local sandbox resume", "agent_core.runtime.local.sandbox:LocalSandbox.resume", "local", "rest"),
     FaultPoint("local sandbox stop", "agent_core.runtime.local.sandbox:LocalSandbox.stop", "local"),
     FaultPoint("local sandbox remove", "agent_core.runtime.local.sandbox:LocalSandbox.destroy", "local"),
@@ -93,8 +93,6 @@ POINTS = (
     FaultPoint("Docker network", "agent_core.runtime.docker.networks:DockerNetworks.ensure", "docker"),
     FaultPoint("Docker container create", "agent_core.runtime.docker.objects:DockerObjects.create", "docker"),
     FaultPoint("Docker container start", "agent_core.runtime.docker.objects:DockerObjects.inject_and_start", "docker"),
-    FaultPoint("Docker sandbox pause", "agent_core.runtime.docker.sandbox:DockerSandbox.pause", "docker", "rest"),
-    FaultPoint("Docker sandbox resume", "agent_core.runtime.docker.sandbox:DockerSandbox.resume", "docker", "rest"),
     FaultPoint("Docker sandbox stop", "agent_core.runtime.docker.sandbox:DockerSandbox.stop", "docker"),
     FaultPoint("Docker sandbox remove", "agent_core.runtime.docker.sandbox:DockerSandbox.destroy", "docker"),
 )
