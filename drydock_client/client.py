@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
 from drydock_client.errors import LimitError, NotDrydockError, NotFoundError, spelled
 from drydock_client.events import RESTING, Event, State, Unknown, read_event
-from drydock_client.http import DEFAULT_URL, Http, without_none
+from drydock_client.http import DEFAULT_URL, Http, Query, without_none
 from drydock_client.live import Connector, Following, LiveConnection
 from drydock_client.programs import ProgramsApi
 from drydock_client.resources import (
+    PIECE,
     FilesApi,
     GitApi,
     PluginsApi,
@@ -123,6 +124,26 @@ class DrydockClient:
         body = without_none(trajectory=list(trajectory), title=title)
         return await self._make("/api/conversations/import", body, idempotency_key)
 
+    def export(self, conversation_id: str, *, files: bool = True) -> AsyncIterator[bytes]:
+        """The whole conversation as one file, in pieces as they come: its log, its sub-agents' logs, its workspace."""
+        query = {"files": None if files else "false"}
+        return self._pieces(conversation_path(conversation_id, "archive"), query)
+
+    async def import_archive(self, pieces: AsyncIterable[bytes], *, limit_seconds: float = 3600.0) -> Conversation:
+        """Make a stopped conversation of what `export` gave, here or elsewhere; the next message goes on with it.
+
+        Raises `InvalidError`, which says what is wrong with the file, of which nothing is left then.
+        """
+        answer = await self._http.json(
+            "POST", "/api/conversations/import/archive", content=pieces, limit_seconds=limit_seconds, repeatable=False
+        )
+        return await self.conversation(_id_of(answer))
+
+    async def _pieces(self, path: str, query: Query) -> AsyncIterator[bytes]:
+        async with self._http.stream(path, query) as response:
+            async for piece in response.aiter_bytes(PIECE):
+                yield piece
+
     async def fork(
         self,
         conversation_id: str,
@@ -155,10 +176,7 @@ class DrydockClient:
 
     async def _make(self, path: str, body: Mapping[str, Any], idempotency_key: str | None) -> Conversation:
         answer = await self._http.json("POST", path, body=body, key=idempotency_key or uuid.uuid4().hex)
-        conversation_id = answer.get("conversation_id") if isinstance(answer, dict) else None
-        if not isinstance(conversation_id, str):
-            raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")
-        return await self.conversation(conversation_id)
+        return await self.conversation(_id_of(answer))
 
     async def conversation(self, conversation_id: str) -> Conversation:
         """Raises `NotFoundError`."""
@@ -427,3 +445,10 @@ class DrydockClient:
                 if stored is not None and (stored.id or 0) > start and stored.state in states:
                     return stored
         raise AssertionError("unreachable: a following ends by an error or by being closed")
+
+
+def _id_of(answer: object) -> str:
+    conversation_id = answer.get("conversation_id") if isinstance(answer, dict) else None
+    if not isinstance(conversation_id, str):
+        raise NotDrydockError(f"The server made a conversation without an id: {answer!r:.200}")
+    return conversation_id

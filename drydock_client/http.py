@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
@@ -35,6 +35,7 @@ class RequestOptions(TypedDict, total=False):
     query: Query | None
     body: object
     files: list[tuple[str, tuple[str, bytes]]] | None
+    content: AsyncIterable[bytes] | None
     key: str | None
     repeatable: bool | None
     limit_seconds: float | None
@@ -79,6 +80,7 @@ class Http:
         query: Query | None = None,
         body: object = None,
         files: list[tuple[str, tuple[str, bytes]]] | None = None,
+        content: AsyncIterable[bytes] | None = None,
         key: str | None = None,
         repeatable: bool | None = None,
         limit_seconds: float | None = None,
@@ -86,8 +88,8 @@ class Http:
         """Make a request and return its answer, which has JSON or nothing.
 
         Of the `query` parameters None are left out. `body` is sent as JSON, or `files` as a form (field, name and
-        content of each). `repeatable` is by default true for GET, PUT and DELETE, and with an idempotency `key`;
-        `limit_seconds` takes the place of the client's timeout.
+        content of each), or `content` as it is, once. `repeatable` is by default true for GET, PUT and DELETE, and with
+        an idempotency `key`; `limit_seconds` takes the place of the client's timeout.
 
         Raises `UnreachableError` after several attempts, `LimitError` where all together took longer than the client's
         timeout, `RefusedError` of the class that says why, `NotDrydockError` where the answer is none of such a server.
@@ -97,6 +99,8 @@ class Http:
             options["json"] = body
         if files is not None:
             options["files"] = files
+        if content is not None:
+            options["content"] = content
         if key is not None:
             options["headers"] = {IDEMPOTENCY_HEADER: key}
         again = method in ("GET", "PUT", "DELETE") or key is not None if repeatable is None else repeatable

@@ -255,6 +255,8 @@ class SyncDrydockClient(Front[DrydockClient]):
 
     create_conversation = blocking(DrydockClient.create_conversation)
     import_conversation = blocking(DrydockClient.import_conversation)
+    export = iterating(DrydockClient.export)
+    import_archive = blocking(DrydockClient.import_archive)
     conversation = blocking(DrydockClient.conversation)
     conversation_page = blocking(DrydockClient.conversation_page)
     conversations = iterating(DrydockClient.conversations)

@@ -44,6 +44,7 @@ from server.openapi import docs_endpoint, openapi_document
 from server.parts import enter_part, make_part, part_class
 from server.routes import chat_completions, client_compatibility, health, options
 from server.routes.conversations import (
+    archives,
     client_tools,
     conversations,
     event_log,
@@ -275,7 +276,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
     install_error_replies(api)
     for module in (
         *(health, options, settings_routes, secrets, skills, plugin_routes, git_providers),
-        *(new_conversation, imports, conversations),
+        *(new_conversation, imports, archives, conversations),
         *(conversation_events, event_log, programs, client_tools, conversation_files, conversation_git),
         *(workspace_page, ports, microagents),
         *(feedback, notes, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),

@@ -58,8 +58,21 @@ class StoredEvent(NamedTuple):
     payload: bytes
 
 
-class EventStore(Protocol):
-    """Append-only logs, one for each conversation id; ids run 0, 1, 2, … without gaps."""
+class EventReader(Protocol):
+    """Logs that can be read, one for each conversation id; ids run 0, 1, 2, … without gaps."""
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        """At most `limit` events with id > `after`, ascending; fewer where they are large, none only at the end.
+
+        Raises `EventStoreError` where the log cannot be read.
+        """
+
+    async def last_id(self, conversation_id: str) -> int:
+        """Id of the last event, -1 for an empty or unknown log."""
+
+
+class EventStore(EventReader, Protocol):
+    """Append-only logs."""
 
     async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
         """Store `events` together, or none of them, and return the id of the first.
@@ -69,17 +82,8 @@ class EventStore(Protocol):
         over, `EventStoreError` where they could not be stored (full disk, closed store).
         """
 
-    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
-        """At most `limit` events with id > `after`, ascending; fewer where they are large, none only at the end.
-
-        Raises `EventStoreError` where the log cannot be read.
-        """
-
     async def read_before(self, conversation_id: str, *, before: int, limit: int = 100) -> list[StoredEvent]:
         """At most `limit` events with id < `before`, descending; otherwise as `read`."""
-
-    async def last_id(self, conversation_id: str) -> int:
-        """Id of the last event, -1 for an empty or unknown log."""
 
     async def claim(self, conversation_id: str) -> int:
         """Become the log's owner: returns a new, higher epoch; appends with any older one fail from now on."""

@@ -21,7 +21,7 @@ from agent_core.events.control import (
 from agent_core.events.event import UNSTORED, utc_now
 from agent_core.events.llm_events import MessageEvent, MetricsSnapshot, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, encoded, from_payload, to_payload
-from agent_core.events.store import EventStore, NewEvent
+from agent_core.events.store import EventReader, EventStore, NewEvent
 from agent_core.events.stream import EventStream
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
@@ -139,10 +139,12 @@ def checked_place(to: int | None, last_id: int) -> int:
 PAGE = 200
 
 
-class StoredLog:
-    """One log of a store, page by page."""
+class ReadableLog:
+    """One log, page by page."""
 
-    def __init__(self, store: EventStore, conversation_id: str) -> None:
+    store: EventReader
+
+    def __init__(self, store: EventReader, conversation_id: str) -> None:
         self.store = store
         self.conversation_id = conversation_id
 
@@ -151,8 +153,17 @@ class StoredLog:
         return [from_payload(one.payload, one.id) for one in stored]
 
 
+class StoredLog(ReadableLog):
+    """One log of a store."""
+
+    store: EventStore
+
+    def __init__(self, store: EventStore, conversation_id: str) -> None:
+        super().__init__(store, conversation_id)
+
+
 async def fork_log(
-    source: StoredLog,
+    source: ReadableLog,
     target: StoredLog,
     *,
     upto: int | None,

@@ -114,6 +114,9 @@ def _run_recording(options: argparse.Namespace) -> int:
             *server, file=options.file, title=options.title, replay=options.replay, out=sys.stdout
         )
         return took
+    if options.file is not None:
+        wrote: int = recordings.export_whole(*server, conversation_id=options.conversation, file=options.file)
+        return wrote
     gave: int = recordings.export_recording(
         *server, conversation_id=options.conversation, file=options.output, out=sys.stdout
     )
@@ -131,15 +134,19 @@ Talk the Model Context Protocol over standard input and output: a client starts 
 read, wait for, stop and list conversations of a running server (`drydock serve`). docs/doors.md says how to set it up.
 """
 _IMPORT = """
-Make a conversation of a recorded one (a trajectory, as `drydock export` and first-generation servers write them) in a
-running server, and print its id. It is shown as it was, and can go on from there; with --replay what the user and the
-agent did is done again instead.
+Make a conversation of an exported one in a running server, and print its id: of a whole one with its workspace (as
+`drydock export ID FILE` writes it), or of a recorded one (a trajectory, as `drydock export ID` and first-generation
+servers write them). It is shown as it was, and can go on from there; with --replay what the user and the agent did in a
+recorded one is done again instead.
 """
 _PLUGINS = """
 Install, list, update, switch and remove the plugins of a user of a running server: skills, hooks, MCP servers and
 sub-agents from git addresses, each at the commit that was fetched.
 """
-_EXPORT = "Write a conversation of a running server into a file: a trajectory, as first-generation servers export it."
+_EXPORT = """
+Write a conversation of a running server into a file. With FILE it is the whole conversation: its log, those of its
+sub-agents, and its workspace. Otherwise it is a trajectory, as first-generation servers export it.
+"""
 _ROTATE = """
 Make a new key, and encrypt every secret that is stored with it in place of the old key. End the server first; a command
 that is broken off has changed nothing, or is finished by the next start.
@@ -163,7 +170,10 @@ def _add_recordings(importing: argparse.ArgumentParser, exporting: argparse.Argu
     importing.add_argument("--title", help="title of the conversation (default: from its first message)")
     importing.add_argument("--replay", action="store_true", help="do again what was recorded")
     exporting.add_argument("conversation", help="id of the conversation")
-    exporting.add_argument("-o", "--output", type=Path, default=Path("-"), help="the file (default: standard output)")
+    exporting.add_argument("file", nargs="?", type=Path, help="write all of it here, with its workspace; - for output")
+    exporting.add_argument(
+        "-o", "--output", type=Path, default=Path("-"), help="write a trajectory here (default: standard output)"
+    )
     for command in (importing, exporting):
         _add_server(command)
 

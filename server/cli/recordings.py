@@ -1,13 +1,17 @@
-"""``drydock import`` and ``drydock export``: recorded conversations into a running server, and out of it."""
+"""``drydock import`` and ``drydock export``: conversations into a running server, and out of it, whole or recorded."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import os
 import sys
-from collections.abc import Coroutine, Mapping
+import tarfile
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from agent_core.errors import DrydockError
 from drydock_client import ClientError, DrydockClient
@@ -17,6 +21,8 @@ T = TypeVar("T")
 
 STANDARD = Path("-")
 """Stands for standard input or output."""
+
+PIECE = 1024 * 1024
 
 CALL_SECONDS = 300.0
 """A recording may be large."""
@@ -34,8 +40,16 @@ def import_recording(
 ) -> int:
     """Make a conversation of the trajectory in a file and print its id; returns the exit status.
 
-    With `replay` it is done again, else only shown.
+    With `replay` it is done again, else only shown. A file that `export_whole` has written is told by its beginning.
     """
+    if _is_whole(file):
+        if replay or title is not None:
+            raise DrydockError(
+                f"{file} is a whole conversation: --replay and --title are for recorded ones; leave them out"
+            )
+        client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
+        out.write(f"{_answer(client, client.import_archive(_pieces(file))).id}\n")
+        return 0
     if replay and title is not None:
         raise DrydockError("--title: a conversation that is replayed is named by its first message; leave it out")
     text = _read(file)
@@ -68,6 +82,50 @@ def export_recording(
     except OSError as error:
         raise DrydockError(f"{file} cannot be written: {error.strerror or error}") from error
     return 0
+
+
+def export_whole(
+    url: str | None, key_file: Path | None, environment: Mapping[str, str], *, conversation_id: str, file: Path
+) -> int:
+    """Write a conversation with its workspace into a file, which must not exist; nothing is left of a failure."""
+    client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
+    try:
+        if file == STANDARD:
+            _answer(client, _write(client.export(conversation_id), sys.stdout.buffer))
+            return 0
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
+            try:
+                _answer(client, _write(client.export(conversation_id), target))
+            except BaseException:
+                file.unlink()
+                raise
+    except FileExistsError as error:
+        raise DrydockError(f"{file} exists; name another file") from error
+    except OSError as error:
+        raise DrydockError(f"{file} cannot be written: {error.strerror or error}") from error
+    return 0
+
+
+async def _write(pieces: AsyncIterator[bytes], target: BinaryIO) -> None:
+    async for piece in pieces:
+        target.write(piece)
+    target.flush()
+
+
+def _is_whole(file: Path) -> bool:
+    if file == STANDARD:
+        text = getattr(sys.stdin, "buffer", None)
+        return isinstance(text, io.BufferedReader) and text.peek(1)[:1] == b"d"  # its first file's name; no JSON does
+    try:
+        return tarfile.is_tarfile(file)
+    except OSError:
+        return False  # whoever reads it says why
+
+
+async def _pieces(file: Path) -> AsyncIterator[bytes]:
+    with nullcontext(sys.stdin.buffer) if file == STANDARD else file.open("rb") as source:
+        while piece := await asyncio.to_thread(source.read, PIECE):
+            yield piece
 
 
 def _answer(client: DrydockClient, call: Coroutine[Any, Any, T]) -> T:

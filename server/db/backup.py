@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import shutil
 import sqlite3
-import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import make_url
@@ -23,6 +20,7 @@ from agent_core.events.store import parent_of
 from agent_core.version import VERSION
 from server.auth.identity import TOKEN_FILE
 from server.auth.secrets import SecretBox
+from server.db.archives import ArchiveWriter
 from server.db.blobs import folder_name
 from server.db.data_folder import ID_FILE, SEED_FOLDER
 from server.db.database import BLOB_FOLDER, DATABASE_FILE, KEY_FILE
@@ -36,11 +34,13 @@ END: Final = "checksums.json"
 """The last one: a backup without it is torn."""
 
 PROGRESS_SECONDS = 1.0
-_PART = 1024 * 1024
 _MIB = 1024 * 1024
 
 Say = Callable[[str], None]
 """Takes one line for people: how far it has come."""
+
+
+KIND: Final = "backup of a server"
 
 
 class BackupError(DrydockError):
@@ -247,74 +247,6 @@ class ProgressTeller:
         if (now := time.monotonic()) >= self._next:
             self._next = now + PROGRESS_SECONDS
             self._say(f"{what}: {100 * done // max(whole, 1)} %")
-
-
-class ArchiveWriter:
-    """Files of a tar file, each with its checksum; the file need not be one that can be sought in."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.files: dict[str, tuple[int, str]] = {}
-        self._file = _Counted(file)
-        self._tar = tarfile.TarFile(fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT)  # type: ignore[arg-type]
-
-    @property
-    def size(self) -> int:
-        return self._file.size
-
-    def add(self, name: str, content: bytes) -> None:
-        self._add(name, io.BytesIO(content), len(content))
-
-    def add_file(self, name: str, content: BinaryIO) -> str:
-        """Add all of a file, from its beginning; returns the digest of what was in it."""
-        size = content.seek(0, io.SEEK_END)
-        content.seek(0)
-        return self._add(name, content, size)
-
-    def close(self, name: str, content: bytes) -> None:
-        """Add the last file."""
-        self._add(name, io.BytesIO(content), len(content))
-        self._tar.close()
-
-    def _add(self, name: str, content: BinaryIO, size: int) -> str:
-        member = tarfile.TarInfo(name)
-        member.size, member.mode, member.mtime = size, 0o600, int(time.time())
-        reading = Hashed(content)
-        self._tar.addfile(member, reading)
-        self._tar.members.clear()  # type: ignore[attr-defined] # it would remember each
-        self.files[name] = size, reading.digest
-        return reading.digest
-
-
-class _Counted:
-    """All that a tar file asks of a file that is written from its beginning to its end."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size = 0
-
-    def write(self, data: bytes) -> int:
-        self.size += len(data)
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self.size
-
-
-class Hashed(io.RawIOBase):
-    """Reads another file, and knows the SHA-256 of what was read."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._sum = hashlib.sha256()
-
-    @property
-    def digest(self) -> str:
-        return self._sum.hexdigest()
-
-    def read(self, size: int = -1, /) -> bytes:
-        part = self._file.read(size)
-        self._sum.update(part)
-        return part
 
 
 class _StoredConversations:

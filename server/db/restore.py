@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import secrets
 import shutil
 import sqlite3
-import tarfile
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, BinaryIO, Final, NamedTuple, TypeVar
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from server.auth.identity import TOKEN_FILE
 from server.auth.secrets import SecretBox
-from server.db.backup import END, FORMAT, HEADER, BackupEnd, BackupError, BackupHeader, Hashed, ProgressTeller, Say
+from server.db.archives import ArchiveError, HashedFile, copy_to, misplaced, read_archive
+from server.db.backup import END, FORMAT, HEADER, KIND, BackupEnd, BackupError, BackupHeader, ProgressTeller, Say
 from server.db.blobs import sync_folder
 from server.db.data_folder import (
     ID_FILE,
@@ -35,9 +34,6 @@ from server.db.sqlite import damage_of
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _UNPACKING: Final = ".unpacking-"
-_PART: Final = 1024**2
-_MAX_TEXT: Final = 256 * 1024**2
-"""Bytes of the two members that are read as a whole."""
 _NAMES: Final = re.compile(
     rf"{re.escape(DATABASE_FILE)}|{re.escape(KEY_FILE)}|{TOKEN_FILE}|{ID_FILE}"
     rf"|{BLOB_FOLDER}/~?[a-z0-9][a-z0-9_-]{{0,99}}/[0-9a-f]{{64}}"
@@ -72,7 +68,8 @@ class Restore:
     def read(self, file: BinaryIO, size: int = 0) -> RestoredBackup:
         """Read the backup in `file` (of that size, if known); a `DrydockError` or `OSError` has changed nothing.
 
-        Raises `BackupError` where it is no whole backup, or the folder is not empty and not to be replaced.
+        Raises `ArchiveError` where it is no whole backup, `BackupError` where it is of a newer version, or the folder
+        is not empty and not to be replaced.
         """
         data_dir = prepare_data_dir(self._data_dir)
         with InstanceLock(data_dir):
@@ -98,42 +95,24 @@ class Restore:
             return RestoredBackup(header, end, finish_restore(data_dir), has_key)
 
     def _unpack(self, file: BinaryIO, fresh: Path, size: int) -> tuple[BackupHeader, BackupEnd]:
-        found: dict[str, tuple[int, str]] = {}
-        header = end = None
-        try:
-            with tarfile.open(fileobj=file, mode="r|") as tar:
-                for member in tar:
-                    content = tar.extractfile(member) if member.isreg() else None
-                    if header is None and member.name != HEADER:
-                        raise BackupError("this is no backup of a server: `drydock backup` makes them")
-                    if content is None or end is not None or member.name in found:
-                        raise BackupError(f"the backup is damaged: {member.name!r} does not belong there")
-                    if member.name == HEADER:
-                        text = _text(content, member)
-                        header, found[HEADER] = _header(text), (len(text), hashlib.sha256(text).hexdigest())
-                    elif member.name == END:
-                        end = _parsed(BackupEnd, _text(content, member))
-                    else:
-                        found[member.name] = _write(fresh, member, content)
-                    self._progress.tell("restore", member.offset_data, size)
-                    tar.members.clear()  # type: ignore[attr-defined] # it would remember each
-        except (tarfile.TarError, EOFError) as error:
-            raise BackupError(f"this is no whole backup of a server ({error}); take another one") from error
-        if header is None or end is None:
-            raise BackupError("the backup is torn: its end is missing; take another one")
-        wrong = sorted(name for name in found.keys() | end.files.keys() if found.get(name) != end.files.get(name))
-        if wrong or DATABASE_FILE not in found:
-            raise BackupError(
-                f"the backup is damaged: {(wrong or [DATABASE_FILE])[0]!r} is not what was written "
-                f"({len(wrong)} of {len(end.files)} files); take another one"
-            )
-        return header, end
+        unpacked = 0
+
+        def take(name: str, content: HashedFile, length: int) -> None:
+            nonlocal unpacked
+            _write(fresh, name, content)
+            unpacked += length
+            self._progress.tell("restore", unpacked, size or unpacked)
+
+        read = read_archive(file, first=HEADER, last=END, check=_header, take=take, kind=KIND)
+        if not (fresh / DATABASE_FILE).exists():
+            raise ArchiveError(f"the {KIND} is damaged: it holds no database; take another one")
+        return _header(read.first), _parsed(BackupEnd, read.last)
 
     def _settle(self, header: BackupHeader, fresh: Path) -> bool:
         """Make what was unpacked a data folder of its own; returns whether its secrets can be read."""
         with closing(sqlite3.connect(fresh / DATABASE_FILE, isolation_level=None)) as database:
             if damage := damage_of(database):
-                raise BackupError(f"the backup is damaged: its database is not sound ({damage}); take another one")
+                raise ArchiveError(f"the {KIND} is damaged: its database is not sound ({damage}); take another one")
             if not self._take_over:
                 _make_another(database)
         if not self._take_over:
@@ -155,31 +134,22 @@ def _header(text: bytes) -> BackupHeader:
     return header
 
 
-def _text(content: IO[bytes], member: tarfile.TarInfo) -> bytes:
-    if member.size > _MAX_TEXT:
-        raise BackupError(f"the backup is damaged: {member.name!r} has {member.size} bytes")
-    return content.read()
-
-
 def _parsed(model: type[_Model], text: bytes) -> _Model:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        raise BackupError(f"the backup is damaged: its {model.__name__} cannot be read; take another one") from error
+        raise ArchiveError(f"the {KIND} is damaged: its {model.__name__} cannot be read; take another one") from error
 
 
-def _write(folder: Path, member: tarfile.TarInfo, content: IO[bytes]) -> tuple[int, str]:
-    """Write a member into the folder; returns its size and digest."""
-    if not _NAMES.fullmatch(member.name):
-        raise BackupError(f"the backup is damaged: {member.name!r} does not belong there")
-    path = folder / member.name
+def _write(folder: Path, name: str, content: HashedFile) -> None:
+    if not _NAMES.fullmatch(name):
+        raise misplaced(KIND, name)
+    path = folder / name
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    reading = Hashed(content)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        shutil.copyfileobj(reading, file, _PART)
+        copy_to(content, file)
         file.flush()
         os.fsync(file.fileno())
-    return path.stat().st_size, reading.digest
 
 
 def _make_another(database: sqlite3.Connection) -> None:

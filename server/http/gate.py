@@ -25,7 +25,7 @@ METRICS: Final = "/metrics"
 
 OPENAI_PREFIX: Final = "/v1/"
 API_PREFIXES: Final = ("/api/", OPENAI_PREFIX, "/mcp/", "/docs", "/openapi.json", METRICS)
-UPLOADS: Final = "/upload-files"
+UPLOADS: Final = ("/upload-files", "/import/archive")
 """End of the paths whose bodies are passed on as they come, and may therefore be large."""
 
 SOCKET_PREFIX: Final = "/socket.io"

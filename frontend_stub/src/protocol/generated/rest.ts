@@ -1399,9 +1399,11 @@ export interface Routes {
     readonly title?: string;
     readonly trajectory: readonly (Readonly<Record<string, unknown>>)[];
   }; readonly reply: ConversationReply };
+  readonly "POST /api/conversations/import/archive": { readonly body: undefined; readonly reply: ConversationReply };
   readonly "DELETE /api/conversations/{conversation_id}": { readonly body: undefined; readonly reply: boolean };
   readonly "GET /api/conversations/{conversation_id}": { readonly body: undefined; readonly reply: ConversationInfo | null };
   readonly "PATCH /api/conversations/{conversation_id}": { readonly body: TitleChange; readonly reply: boolean };
+  readonly "GET /api/conversations/{conversation_id}/archive": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/conversations/{conversation_id}/client-tools": { readonly body: undefined; readonly reply: ClientToolsReply };
   readonly "PUT /api/conversations/{conversation_id}/client-tools": { readonly body: ToolsChange; readonly reply: ClientToolsReply };
   readonly "GET /api/conversations/{conversation_id}/config": { readonly body: undefined; readonly reply: ConversationConfig };
