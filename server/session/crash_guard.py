@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from agent_core.errors import DrydockError
-from agent_core.events.control import AgentState, AgentStateChanged, ConversationError
+from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.serialization import AnyEvent, from_payload
 from server.db.event_store import SqlEventStore
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
@@ -289,7 +289,4 @@ def _data(life: Life) -> dict[str, Any]:
 
 
 def _told() -> list[AnyEvent]:
-    return [
-        ConversationError(code=CRASH_LOOP, detail=SENTENCE),
-        AgentStateChanged(agent_state=AgentState.LOADING, reason=HELD_BACK, detail=SENTENCE),
-    ]
+    return [AgentStateChanged(agent_state=AgentState.LOADING, reason=HELD_BACK, detail=SENTENCE)]

@@ -21,7 +21,7 @@ from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
 from server.session import crash_guard
-from server.session.crash_guard import CRASH_LOOP, FRUITLESS_LIVES, LIFE, WAITING_LIVES, CrashGuard
+from server.session.crash_guard import CRASH_LOOP, FRUITLESS_LIVES, HELD_BACK, LIFE, WAITING_LIVES, CrashGuard
 from tests.waiting import ticks, until
 
 LOADING = AgentStateChanged(agent_state=AgentState.LOADING)
@@ -75,7 +75,7 @@ class World:
 
     async def told(self, conversation_id: str) -> int:
         stored = await self.database.events.read(conversation_id, limit=1000)
-        return sum(CRASH_LOOP.encode() in event.payload for event in stored)
+        return sum(HELD_BACK.encode() in event.payload for event in stored)
 
 
 @pytest.fixture
