@@ -44,6 +44,11 @@ bench: ## Measure the budgets, print a table, write JSON
 	@scripts/setup --dev
 	@env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m bench
 
+soak: ## Let a server live through much in little time, and fail if anything grows (MINUTES, CONVERSATIONS, AT_WORK, CLIENTS, SANDBOX)
+	@scripts/setup --dev
+	@.venv/bin/python -m bench.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CONVERSATIONS),--conversations $(CONVERSATIONS)) \
+		$(if $(AT_WORK),--at-work $(AT_WORK)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SANDBOX),--sandbox $(SANDBOX))
+
 lock: ## Lock the dependencies of pyproject.toml again (UPGRADE=1 for newer versions)
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
@@ -52,4 +57,4 @@ clean: ## Remove everything that was made here, except data
 	rm -rf frontend_stub/node_modules frontend_stub/dist tests/mcp_servers/node_modules
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help run setup sandbox-image browser-image check test lint types format page-types chaos bench lock clean
+.PHONY: help run setup sandbox-image browser-image check test lint types format page-types chaos bench soak lock clean

@@ -42,6 +42,10 @@ class Client:
         body = orjson.dumps(["oh_user_action", {"action": action, "args": args}]).decode()
         await self._socket.send(EVENT + body)
 
+    def vanish(self) -> None:
+        """Cut the connection without a word."""
+        self._socket.transport.abort()
+
     async def say(self, text: str) -> None:
         """Send a user's message."""
         await self.send("message", content=text)

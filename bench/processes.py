@@ -82,14 +82,16 @@ async def server_process(data_dir: Path, sandbox: str, environment: Mapping[str,
 
 
 @asynccontextmanager
-async def model_process(script: str) -> AsyncIterator[str]:
-    """A model server that answers at once, as a process of its own; yields its base URL."""
+async def model_process(script: str, *, delay: float = 0.0, command_seconds: float = 0.0) -> AsyncIterator[str]:
+    """A model server as a process of its own, which answers after `delay` seconds; yields its base URL."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "bench.model_process",
         "--script",
         script,
+        f"--delay={delay}",
+        f"--command-seconds={command_seconds}",
         cwd=ROOT,
         env=clean_environment(),
         stdout=asyncio.subprocess.PIPE,

@@ -13,7 +13,7 @@ from typing import Self
 from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.runtime.sandbox import SandboxProvider, SandboxSpec
+from agent_core.runtime.sandbox import SandboxProvider, SandboxSpec, SandboxWish
 from agent_core.runtime.selection import choose_provider
 from bench.processes import Server, model_process, server_process
 
@@ -46,14 +46,14 @@ class Stage:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, *, quick: bool) -> AsyncIterator[Self]:
+    async def open(cls, *, quick: bool, sandbox: SandboxWish = "auto") -> AsyncIterator[Self]:
         """A stage; leaving it removes what is left of it.
 
         Raises:
             SandboxError: no sandbox can be had here.
         """
         with tempfile.TemporaryDirectory(prefix="drydock-bench-", ignore_cleanup_errors=True) as name:
-            choice = await choose_provider("auto", data_dir=name)
+            choice = await choose_provider(sandbox, data_dir=name)
             async with AsyncExitStack() as stack:
                 stack.push_async_callback(choice.provider.close)
                 yield cls(quick=quick, folder=Path(name), provider=choice.provider, reason=choice.reason, stack=stack)
@@ -92,9 +92,9 @@ class Stage:
         yield self._shared
 
     @asynccontextmanager
-    async def model(self, script: str) -> AsyncIterator[str]:
-        """A model server that answers at once (see `bench.model_process`); yields its URL."""
-        async with model_process(script) as url:
+    async def model(self, script: str, *, delay: float = 0.0, command_seconds: float = 0.0) -> AsyncIterator[str]:
+        """A model server that answers after `delay` seconds (see `bench.model_process`); yields its URL."""
+        async with model_process(script, delay=delay, command_seconds=command_seconds) as url:
             yield url
 
     @asynccontextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
@@ -229,6 +231,7 @@ class Application:
         await stack.enter_async_context(Retention(settings, database, manager, metrics))
         gateway = SocketGateway(manager, authenticator, keeper=self._keeper, limits=self.socket_limits)
         await stack.enter_async_context(gateway)
+        _show_load(metrics, gateway)
         announcements.add(gateway)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token))
@@ -252,6 +255,13 @@ class Application:
             metrics=metrics,
         )
         return services, gateway
+
+
+def _show_load(metrics: ServerMetrics, gateway: SocketGateway) -> None:
+    metrics.gauge("drydock_tasks", "Tasks on the server's event loop", lambda: len(asyncio.all_tasks()))
+    metrics.gauge("drydock_threads", "Threads of the server's process", threading.active_count)
+    metrics.gauge("drydock_connections", "Clients in conversations over sockets", lambda: gateway.connection_count)
+    metrics.gauge("drydock_waiting_bytes", "What waits for these clients, in bytes", lambda: gateway.waiting_bytes)
 
 
 def create_app(

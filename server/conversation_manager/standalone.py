@@ -81,7 +81,13 @@ class StandaloneConversationManager(ConversationManager):
         )
 
     async def __aenter__(self) -> Self:
-        settings = self.parts.settings
+        settings, metrics = self.parts.settings, self.parts.metrics
+        metrics.gauge("drydock_sessions", "Conversations that have an object in memory", lambda: len(self._sessions))
+        metrics.gauge(
+            "drydock_loaded_conversations",
+            "Conversations that are loaded",
+            lambda: sum(session.is_loaded for session in self._sessions.values()),
+        )
         culling = cull_forever(self._cull, interval_seconds=settings.cull_interval_seconds)
         self._own(culling, name="culler")
         self._own(self.guard.run(), name="crash-guard")

@@ -8,7 +8,7 @@ import pytest
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import fail
-from tests.contract.rest.conftest import MakeServer
+from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer
 
 TOKEN = "a-token-of-24-characters-or-more"
 
@@ -33,7 +33,18 @@ async def test_a_model_that_refuses_is_counted_and_said_once(
         async def is_counted() -> bool:
             return "drydock_troubles_total{" in (await server.get("/metrics")).text
 
-        await server.until(is_counted)
+        await server.until(is_counted, seconds=MODEL_SECONDS)
         (line,) = [record.getMessage() for record in caplog.records if record.name == "server.metrics"]
     assert line.startswith(f"conversation {conversation}: ")
     assert "key" in line
+
+
+async def test_what_the_server_holds_is_shown(make_server: MakeServer) -> None:
+    async with make_server() as server:
+        await server.until_running(await server.create())
+        text = (await server.get("/metrics")).text
+    shown = dict(line.split(" ") for line in text.splitlines() if not line.startswith("#"))
+    assert float(shown["drydock_sessions"]) == float(shown["drydock_loaded_conversations"]) == 1
+    assert float(shown["drydock_connections"]) == float(shown["drydock_waiting_bytes"]) == 0
+    assert float(shown["drydock_tasks"]) > 5
+    assert float(shown["drydock_threads"]) >= 1
