@@ -122,6 +122,12 @@ class Application:
             max_message_bytes=self.settings.max_message_bytes, max_buffer_bytes=self.settings.max_feed_buffer_bytes
         )
 
+    def crowded(self, limit: int) -> None:
+        """Count a connection that was refused, since there were `limit` of them."""
+        if hasattr(self, "services"):
+            sentence = f"{limit} connections are open, as many as this server takes (max_connections): more are refused"
+            self.services.metrics.trouble("too_many_connections", sentence)
+
     def _without_traceback(self, send: Send) -> Send:
         async def send_plain(message: Message) -> None:
             await send({**message, "message": ""} if "message" in message and self.failure is not None else message)
@@ -254,6 +260,8 @@ class Application:
             plugins=plugins,
             metrics=metrics,
         )
+        live_logs = services.live_logs
+        metrics.gauge("drydock_live_logs", "Logs that programs follow", live_logs.total)
         return services, gateway
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -47,6 +48,8 @@ class Services:
     plugins: Plugins
     metrics: ServerMetrics
     chats: ChatClaims = field(default_factory=ChatClaims)
+    live_logs: Counter[str] = field(default_factory=Counter)
+    """How many logs each user follows."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -28,6 +29,11 @@ from server.settings.text_fields import passwords_of, shown_address
 
 logger = logging.getLogger(__name__)
 BACKLOG = 1024
+MAX_DESCRIPTORS = 65_536
+DESCRIPTORS_FOR_CLIENTS = 0.75
+"""The share of the process's descriptors; the others are for sandboxes, models, files and the database."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 120_000}
+"""Silence is looked into after a minute, in four attempts; what is sent is acknowledged within two (in ms)."""
 SANDBOX_SECONDS = 3.0
 CONNECTION_GRACE_SECONDS = 2
 LINE_WIDTH = 110
@@ -49,7 +55,7 @@ def serve(settings: Settings, out: TextIO) -> int:
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=BoundedHttpProtocol,
+        http=_http_protocol(settings, app),
         ws=BoundedWebSocketProtocol,
         ws_max_size=app.socket_limits.max_transport_bytes,
         ws_per_message_deflate=False,
@@ -137,6 +143,28 @@ class AnnouncingServer(uvicorn.Server):
         self._out.flush()
 
 
+def _http_protocol(settings: Settings, app: Application) -> type[BoundedHttpProtocol]:
+    limit = settings.max_connections or int(_descriptors() * DESCRIPTORS_FOR_CLIENTS)
+
+    class CountedProtocol(BoundedHttpProtocol):
+        max_connections = limit
+
+        def on_crowded(self) -> None:
+            app.crowded(limit)
+
+    return CountedProtocol
+
+
+def _descriptors() -> int:
+    """How many descriptors this process may have; of what it may ask for it has asked, up to `MAX_DESCRIPTORS`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        return most
+    return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
 def _bind(settings: Settings) -> socket.socket:
     """The listening socket: bound before anything else, so that a taken port is told at once."""
     host = "" if settings.host == "*" else settings.host
@@ -147,6 +175,7 @@ def _bind(settings: Settings) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _give_up_on_the_dead(listener)
             listener.bind(address)
             listener.listen(BACKLOG)
             listener.setblocking(False)
@@ -159,6 +188,14 @@ def _bind(settings: Settings) -> socket.socket:
             "choose others with --host and --port"
         ) from error
     return listener
+
+
+def _give_up_on_the_dead(listener: socket.socket) -> None:
+    """End connections whose client has gone without a word, within two minutes; accepted ones take this over."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:  # not every system has all of them
+            listener.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _address(settings: Settings, listener: socket.socket) -> str:

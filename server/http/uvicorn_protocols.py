@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 from asyncio.events import TimerHandle
 from collections import deque
 from typing import Any, ClassVar, Final, Protocol
@@ -27,6 +28,8 @@ _FRAME_PIECE: Final = 8 * 1024
 _OTHER_HTTP: Final = re.compile(rb"\r\nupgrade:[ \t]*h2c[ \t]*(?=\r\n)", re.IGNORECASE)
 """An offer to go on in HTTP/2, as Java's own client makes it with its first request: a server may pass over it."""
 
+CROWDED: Final = "the server has as many connections as it takes; come back in a few seconds"
+CROWDED_SECONDS: Final = 5
 _MALFORMED: Final = "this is no HTTP/1.1 request that the server understands"
 _NO_HANDSHAKE: Final = (
     "this is no handshake of a WebSocket: it is a GET without a body, of at most 128 headers and 8192 bytes in each"
@@ -75,6 +78,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     head_seconds: ClassVar[float] = 30.0
     """From the opening of a connection, or from the first byte of a further request, to the end of the head."""
 
+    max_connections: ClassVar[int] = sys.maxsize
+    """Of all clients together, with WebSockets: who comes beyond is answered 503, and beyond `max_refused` cut."""
+    max_refused: ClassVar[int] = 64
+
     linger_seconds: ClassVar[float] = 2.0
     """How long a client that is refused may go on sending, so that it gets to reading why."""
 
@@ -91,6 +98,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._limit_time()
+        beyond = len(self.connections) - self.max_connections
+        if beyond > 0:
+            self.on_crowded()
+            if beyond > self.max_refused:
+                transport.abort()
+            else:
+                self._refuse(503, CROWDED, b"retry-after: %d\r\n" % CROWDED_SECONDS)
+
+    def on_crowded(self) -> None:
+        """Called for each connection beyond `max_connections`."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_limit()
@@ -191,7 +208,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _refuse(self, status: int, problem: str) -> None:
+    def _refuse(self, status: int, problem: str, extra: bytes = b"") -> None:
         self._is_refused = True
         self._pieces.clear()
         self._end_limit()
@@ -202,15 +219,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if is_answering:  # it waits for the rest of the body, which does not come
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self.transport.write(_reply(status, problem))
+        self.transport.write(_reply(status, problem, extra))
         self.transport.write_eof()
         self._timer = self.loop.call_later(self.linger_seconds, self.transport.close)
 
 
-def _reply(status: int, problem: str) -> bytes:
+def _reply(status: int, problem: str, extra: bytes = b"") -> bytes:
     body = json.dumps({"detail": problem}).encode()
-    headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-    return STATUS_LINE[status] + headers + body
+    headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
+    return STATUS_LINE[status] + headers + extra + b"\r\n" + body
 
 
 def _without_offers(piece: bytes) -> bytes:

@@ -197,6 +197,15 @@ class Settings(BaseModel):
         description="Sandboxes that may be up at a time; those of conversations at rest make room for those at work."
         " Left open: reckoned from the machine's memory (`drydock doctor` says how).",
     )
+    max_connections: int | None = Field(
+        None,
+        ge=8,
+        description="Connections of all clients at a time; further ones are answered 503. Left open: three quarters of "
+        "the descriptors that the process may have, of which it asks the system for as many as it gets, up to 65536.",
+    )
+    max_live_logs: int = Field(
+        100, ge=1, description="Live logs (`…/log/live`) of each user at a time; further ones are answered 429."
+    )
     max_feed_buffer_bytes: int = Field(
         MEGABYTE // 4, ge=64 * 1024, description="What may wait in the transport for a client before its feed pauses."
     )

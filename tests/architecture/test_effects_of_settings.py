@@ -63,6 +63,9 @@ OF_THE_SERVER: dict[str, str] = {
     "max_concurrent_conversations": f"{WAITING}::test_who_waits_is_third_in_line_and_says_so",
     "max_working_conversations": f"{WAITING}::test_users_take_turns_within_the_limit_of_all",
     "max_sandboxes": f"{WAITING}::test_what_rests_makes_room_without_a_word_and_comes_back_with_its_next_message",
+    "max_connections": "integration/server/test_many_connections.py::"
+    "test_who_comes_beyond_the_limit_is_told_so_and_counted_with_one_line",
+    "max_live_logs": "contract/rest/test_live_logs.py::test_more_of_them_than_a_user_may_have_are_a_429_until_one_ends",
     "max_feed_buffer_bytes": f"{HERE}::test_a_feed_waits_when_its_client_has_max_feed_buffer_bytes_to_read",
     "conversation_manager_class": OWN_PARTS,
     "experiment_manager_class": "contract/rest/test_settings_and_options.py::"

@@ -18,6 +18,7 @@ from anyio import CancelScope
 from fastapi import Query
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from agent_core.errors import DrydockError, NoSuchEventError, NotStuckError
 from agent_core.events.branches import Rewind
@@ -40,8 +41,8 @@ from agent_core.events.transient import ClientCall, TextDelta, TextDiscarded, Tr
 from agent_core.security.confirmation import ConfirmationPolicy
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationManager
-from server.dependencies import IdempotencyKey, IdentityDependency, OwnConversation, ServicesDependency
-from server.errors import INTERNAL, ConversationNotFoundError, SessionError, status_of
+from server.dependencies import IdempotencyKey, IdentityDependency, OwnConversation, Services, ServicesDependency
+from server.errors import INTERNAL, ConversationNotFoundError, ReplyError, SessionError, status_of
 from server.routes.query import EventId
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import make_router
@@ -52,6 +53,7 @@ router = make_router("/api/conversations/{conversation_id}/log")
 
 MAX_LIMIT: Final = 200
 MAX_PAGE_BYTES: Final = 8 * 1024 * 1024
+RETRY_SECONDS: Final = 10
 SILENCE_SECONDS: Final = 10.0
 """After so long without anything a comment is sent, which tells that the connection is still there."""
 
@@ -120,8 +122,32 @@ async def follow_log(
     It starts a conversation that does not run. Each event has its id, with which one goes on after a broken connection.
     """
     following = _following(services.manager, identity, record.id, max(after, -1))
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_paced(following, services.ending), media_type="text/event-stream", headers=headers)
+    return _LiveLog(_paced(following, services.ending), identity.user_id, services)
+
+
+class _LiveLog(StreamingResponse):
+    """A stream that has one of its user's places for as long as it is answered."""
+
+    def __init__(self, frames: AsyncGenerator[bytes, None], user_id: str, services: Services) -> None:
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
+        self._user_id = user_id
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        live_logs, limit = self._services.live_logs, self._services.settings.max_live_logs
+        if live_logs[self._user_id] >= limit:
+            sentence = f"{limit} live logs of this user are followed already (max_live_logs): end one, and come back"
+            self._services.metrics.trouble("too_many_live_logs", sentence)
+            body = {"detail": sentence, "message": sentence}
+            raise ReplyError(429, body, headers={"retry-after": str(RETRY_SECONDS)})
+        live_logs[self._user_id] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            live_logs[self._user_id] -= 1
+            if not live_logs[self._user_id]:
+                del live_logs[self._user_id]
 
 
 async def _following(
