@@ -19,6 +19,7 @@ from agent_core.errors import DrydockError
 from bench import (
     append,
     backup,
+    clients,
     crowd,
     editing,
     files,
@@ -46,6 +47,7 @@ MEASUREMENTS: dict[str, Measure] = {
     "view": view.measure,
     "steps": steps.measure,
     "crowd": crowd.measure,
+    "clients": clients.measure,
     "first": first_command.measure,
     "start": start.measure,
     "memory": memory.measure,

@@ -72,9 +72,10 @@ class Client:
 
 
 @asynccontextmanager
-async def following(url: str, conversation_id: str, *, after: int = -1) -> AsyncIterator[Client]:
+async def following(url: str, conversation_id: str, *, after: int = -1, key: str = "") -> AsyncIterator[Client]:
     """A client that has joined a conversation, behind the event `after`."""
     query = f"EIO=4&transport=websocket&conversation_id={conversation_id}&latest_event_id={after}&providers_set="
+    query += f"&session_api_key={key}" if key else ""
     address = f"{url.replace('http', 'ws', 1)}/socket.io/?{query}"
     async with connect(address, compression=None, max_size=None, max_queue=64) as socket:
         opened = await socket.recv()

@@ -17,7 +17,7 @@ import httpx
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 60.0
 END_SECONDS = 30.0
-ADDRESS = re.compile(r" is at (http://\S+)")
+ADDRESS = re.compile(r" is at (http://[^/\s]+)")
 LAST_LINE = "  database "
 
 

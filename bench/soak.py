@@ -368,6 +368,8 @@ async def soak(stage: Stage, plan: Plan) -> Outcome:
             sandbox_stop_seconds=IDLE_SECONDS,
             cull_interval_seconds="3",
             log_level="warning",
+            max_working_conversations=str(plan.at_work),
+            max_sandboxes="1000",
         ) as server,
     ):
         users = Soak(server, plan, stage.say)

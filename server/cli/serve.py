@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, ClassVar, TextIO
 from urllib.parse import quote
 
@@ -52,10 +53,12 @@ def serve(settings: Settings, out: TextIO) -> int:
     app = create_app(settings, log_masker=log_masker)
     log_masker.add([app.token] if app.token else [])
     listener = _bind(settings)
+    limit = settings.max_connections or int(_descriptors() * DESCRIPTORS_FOR_CLIENTS)
+    protocol = partial(BoundedHttpProtocol, max_connections=limit, on_crowded=partial(app.crowded, limit))
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http=_http_protocol(settings, app),
+        http=protocol,  # type: ignore[arg-type] # uvicorn only calls it
         ws=BoundedWebSocketProtocol,
         ws_max_size=app.socket_limits.max_transport_bytes,
         ws_per_message_deflate=False,
@@ -141,18 +144,6 @@ class AnnouncingServer(uvicorn.Server):
     def _say(self, line: str) -> None:
         self._out.write(line + "\n")
         self._out.flush()
-
-
-def _http_protocol(settings: Settings, app: Application) -> type[BoundedHttpProtocol]:
-    limit = settings.max_connections or int(_descriptors() * DESCRIPTORS_FOR_CLIENTS)
-
-    class CountedProtocol(BoundedHttpProtocol):
-        max_connections = limit
-
-        def on_crowded(self) -> None:
-            app.crowded(limit)
-
-    return CountedProtocol
 
 
 def _descriptors() -> int:

@@ -8,6 +8,7 @@ import re
 import sys
 from asyncio.events import TimerHandle
 from collections import deque
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade
@@ -70,7 +71,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1, with bounds on what it keeps of one connection before the application is asked.
 
     A head (or trailers) too large is answered 431, a late one 408, what is no HTTP 400; then the connection ends.
-    Bodies are not bounded here, except that the rest of an answered one has the time of a head.
+    Bodies are not bounded here, except that the rest of an answered one has the time of a head. Who comes beyond
+    `max_connections` of all clients together, with WebSockets, is answered 503, and `on_crowded` called.
     """
 
     max_head_bytes: ClassVar[int] = 64 * 1024
@@ -78,15 +80,22 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     head_seconds: ClassVar[float] = 30.0
     """From the opening of a connection, or from the first byte of a further request, to the end of the head."""
 
-    max_connections: ClassVar[int] = sys.maxsize
-    """Of all clients together, with WebSockets: who comes beyond is answered 503, and beyond `max_refused` cut."""
     max_refused: ClassVar[int] = 64
+    """So many connections beyond `max_connections` are told so at a time; further ones are cut."""
 
     linger_seconds: ClassVar[float] = 2.0
     """How long a client that is refused may go on sending, so that it gets to reading why."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        max_connections: int = sys.maxsize,
+        on_crowded: Callable[[], None] = lambda: None,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
+        self._max_connections = max_connections
+        self._on_crowded = on_crowded
         self._pieces: deque[bytes] = deque()
         self._loose_bytes = 0
         """Parsed since the last thing of use: the end of a head, or a part of a body."""
@@ -98,16 +107,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._limit_time()
-        beyond = len(self.connections) - self.max_connections
+        beyond = len(self.connections) - self._max_connections
         if beyond > 0:
-            self.on_crowded()
+            self._on_crowded()
             if beyond > self.max_refused:
                 transport.abort()
             else:
                 self._refuse(503, CROWDED, b"retry-after: %d\r\n" % CROWDED_SECONDS)
-
-    def on_crowded(self) -> None:
-        """Called for each connection beyond `max_connections`."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_limit()
