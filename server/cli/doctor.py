@@ -23,6 +23,7 @@ from server.db.database import DATABASE_FILE
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.http.page import page_folder
 from server.parts import PARTS, part_class
+from server.session.capacity import Capacity
 from server.session.memory_ceiling import MemoryCeiling, machine_memory
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
 from server.settings.extensions import registered
@@ -74,6 +75,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         *await _bounded("retention", lambda: _retention(settings)),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
         _memory(settings),
+        _capacity(settings),
         _access(settings),
         engine._replace(needed=docker_needed),
         image._replace(needed=docker_needed and engine.ok),
@@ -172,6 +174,12 @@ def _memory(settings: Settings) -> DoctorFinding:
     left = f"{machine.free // MEGABYTE} of {machine.total // MEGABYTE} MiB are free"
     kept = f"; below {ceiling.reserve // MEGABYTE} nothing more begins" if ceiling.reserve else ""
     return DoctorFinding("memory", ok=True, text=f"{left}{kept}; the server itself may have {bound}")
+
+
+def _capacity(settings: Settings) -> DoctorFinding:
+    capacity = Capacity.of(settings)
+    text = f"{capacity.working} conversations at work at a time, {capacity.per_user} of each user; the rest wait"
+    return DoctorFinding("capacity", ok=True, text=f"{text}. {capacity.sandboxes} sandboxes ({capacity.origin})")
 
 
 async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:

@@ -148,7 +148,7 @@ class CrashGuard:
 
     async def _hold_or_let_go(self, record: ConversationRecord) -> Life:
         stored = record.options.get(LIFE)
-        life = await self._judgement(record.id, Life(**stored) if stored is not None else None)
+        life = await self._judgement(record, Life(**stored) if stored is not None else None)
         if life.is_loop:
             held = replace(life, since={}, under_way=False)
             failures = max(life.fruitless - FRUITLESS_LIVES, life.waiting - WAITING_LIVES, 0)
@@ -161,10 +161,12 @@ class CrashGuard:
             self._metrics.trouble(CRASH_LOOP, "held back: its last lives came to nothing", record.id)
         return life
 
-    async def _judgement(self, conversation_id: str, life: Life | None) -> Life:
+    async def _judgement(self, record: ConversationRecord, life: Life | None) -> Life:
         """What is to be thought of it now that the life that is stored, if one is, has ended."""
+        conversation_id = record.id
         if life is None:
-            return Life(fruitless=int(await self._came_to_nothing(conversation_id)))
+            waited = record.waiting_number is not None  # for its turn: nothing of it has lived
+            return Life(fruitless=int(not waited and await self._came_to_nothing(conversation_id)))
         if not life.under_way:
             return life
         for log, last in (await self._events.last_ids(conversation_id)).items():

@@ -11,7 +11,7 @@ from agent_core.runtime.sandbox import SandboxStatus
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.session.crash_guard import CrashGuard
 from server.session.recorder import BUSY_STATES
-from server.session.run_queue import PlaceLostError, RunQueue
+from server.session.run_queue import PlaceLostError, RunQueue, Ticket
 from server.session.sandboxes import Sandboxes
 
 logger = logging.getLogger(__name__)
@@ -35,24 +35,27 @@ async def resume_interrupted(
     gate = asyncio.Semaphore(concurrency)
 
     async def resume(record: ConversationRecord) -> None:
-        ticket = queue.ticket(record.id, record.user_id)
         try:
-            if await guard.holds_back(record):
-                queue.leave(ticket)
-                return
+            # What is held back may be open: then its session has the ticket.
+            if not await guard.holds_back(record):
+                await take_up(record, queue.ticket(record.id, record.user_id))
+        except PlaceLostError:
+            return  # stopped, or removed
+        except DrydockError as error:
+            logger.warning("conversation %s could not be resumed: %s", record.id, error)
+        except Exception:
+            # A bug, or a record that cannot be read: of this one alone, the others go on.
+            logger.exception("conversation %s could not be resumed", record.id)
+
+    async def take_up(record: ConversationRecord, ticket: Ticket) -> None:
+        try:
             await queue.enter(ticket, to_work=True, number=record.waiting_number or 0)
             await guard.admit(record)
             async with gate:
                 await start(record.id)
-        except PlaceLostError:
-            return  # stopped, or removed
-        except DrydockError as error:
-            queue.leave(ticket)
-            logger.warning("conversation %s could not be resumed: %s", record.id, error)
         except Exception:
-            # A bug, or a record that cannot be read: of this one alone, the others go on.
             queue.leave(ticket)
-            logger.exception("conversation %s could not be resumed", record.id)
+            raise
 
     records = await conversations.in_states({state.value for state in BUSY_STATES})
     if not records:

@@ -62,6 +62,7 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_p
         "retention",
         "disk",
         "memory",
+        "capacity",
         "access",
         "docker",
         "image",
@@ -73,6 +74,15 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_p
     assert any("none configured" in line and "--" in line for line in lines)
     assert any("-- network" in " ".join(line.split()) and "this host's own network" in line for line in lines)
     assert lines[-1] == "Everything that is needed is there."
+
+
+def test_the_doctor_tells_how_many_may_be_at_work_and_why(tmp_path: Path) -> None:
+    out = io.StringIO()
+    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined")
+    doctor(settings.model_copy(update={"max_working_conversations": 5, "max_concurrent_conversations": 3}), out)
+    (line,) = [line for line in out.getvalue().splitlines() if line[7:18].strip() == "capacity"]
+    assert "5 conversations at work at a time, 3 of each user; the rest wait." in line
+    assert "sandboxes by memory: 256 MiB for each sandbox" in line
 
 
 def test_the_doctor_counts_a_page_that_was_named_and_is_not_there(tmp_path: Path) -> None:

@@ -21,7 +21,10 @@ from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
 from server.session import crash_guard
+from server.session.capacity import Capacity
 from server.session.crash_guard import CRASH_LOOP, FRUITLESS_LIVES, HELD_BACK, LIFE, WAITING_LIVES, CrashGuard
+from server.session.recovery import resume_interrupted
+from server.session.run_queue import RunQueue
 from tests.waiting import ticks, until
 
 LOADING = AgentStateChanged(agent_state=AgentState.LOADING)
@@ -246,3 +249,38 @@ async def test_its_user_has_it_go_on_at_once_and_one_more_crash_holds_it_back_ag
     guard.release("a")
     await waiting
     assert not await world.live("a")
+
+
+async def test_who_only_waited_for_its_turn_has_not_lived(world: World) -> None:
+    await world.new("a")
+    await world.database.conversations.update("a", waiting_number=7)
+    for _ in range(FRUITLESS_LIVES + 1):
+        guard = world.guard()
+        assert not await guard.holds_back(await world.record("a"))
+        assert not (await guard._judged["a"]).is_suspect
+
+
+async def test_recovery_leaves_the_ticket_of_one_that_is_held_back_and_open(world: World) -> None:
+    await held_back(world, "a")
+    queue = RunQueue(
+        Capacity(9, 9, 9),
+        world.database.conversations,
+        others=lambda: 0,
+        free_sandbox=_frees_nothing,
+        on_turn=lambda _where, _turn: None,
+        metrics=world.metrics,
+    )
+    ticket = queue.ticket("a", "ann")
+    guard = world.guard()
+
+    async def start(conversation_id: str) -> None:
+        world.taken_up.append(conversation_id)
+
+    await resume_interrupted(world.database.conversations, start, queue, guard, concurrency=1)
+    assert guard.is_held("a")
+    assert queue.ticket("a", "ann") is ticket
+    assert not world.taken_up
+
+
+async def _frees_nothing(_to_work: bool) -> bool:
+    return False
