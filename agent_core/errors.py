@@ -8,7 +8,15 @@ class DrydockError(Exception):
 
 
 class EventStoreError(DrydockError):
-    """The log could not be read or written; nothing of the failed append was stored."""
+    """The log could not be read or written; nothing of the failed append was stored.
+
+    `code` is empty, or says that nothing at all can be stored at present, and that this may pass: ``disk_full`` or
+    ``storage_unavailable``.
+    """
+
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class StaleOwnerError(EventStoreError):

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from agent_core.errors import ClientToolError, DrydockError, SandboxError
+from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError
 from agent_core.spelling import UNKNOWN_OPTION, meant_at
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,10 @@ _SHOWN_PROBLEMS: Final = 3
 
 _LISTED_PROBLEMS: Final = 100
 """As many are listed: writing out tens of thousands, of a small body, would hold everybody up."""
+
+_STATUSES: Final = {"disk_reserve": 507, "disk_full": 507, "memory_ceiling": 503, "storage_unavailable": 503}
+"""By the codes of errors that may pass."""
+RETRY_SECONDS: Final = 5
 
 _FIXES: Final = {
     "missing": "send it",
@@ -116,7 +120,7 @@ def install_error_replies(app: FastAPI) -> None:
 async def _answer(request: Request, error: Exception) -> Response:
     match error:
         case ReplyError():
-            return JSONResponse(error.body, error.status, headers=error.headers)
+            return JSONResponse(error.body, error.status, headers=error.headers or _retry_later(error.status))
         case GitProviderError():
             logger.info("%s %s: %s", request.method, request.url.path, error)
             return JSONResponse(str(error), error.reply_status, headers=dict(error.reply_headers))
@@ -142,10 +146,15 @@ async def _answer(request: Request, error: Exception) -> Response:
             status, code = (409, "key_in_use") if isinstance(error, KeyInUseError) else (422, "key_reused")
             return JSONResponse({"detail": str(error), "error": str(error), "code": code}, status)
         case DrydockError():
-            logger.warning("%s %s failed: %s", request.method, request.url.path, error)
-            return JSONResponse({"detail": str(error), "message": str(error)}, status_of(error))
+            logger.log(log_level(error), "%s %s failed: %s", request.method, request.url.path, error)
+            status = status_of(error)
+            return JSONResponse({"detail": str(error), "message": str(error)}, status, headers=_retry_later(status))
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return JSONResponse({"detail": INTERNAL}, 500)
+
+
+def _retry_later(status: int) -> Mapping[str, str] | None:
+    return {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None
 
 
 def problems_body(problems: Sequence[Mapping[str, Any]], *, of: int | None = None) -> dict[str, Any]:
@@ -184,8 +193,18 @@ def problem_text(error: Mapping[str, Any], form: Any = None) -> str:
 
 def status_of(error: Exception) -> int:
     """The status of the reply to an error that no route has an own one for."""
-    code = error.code if isinstance(error, SandboxError) else ""
-    return {"disk_reserve": 507, "disk_full": 507, "memory_ceiling": 503}.get(code, 500)
+    code = error.code if isinstance(error, SandboxError | EventStoreError) else ""
+    return _STATUSES.get(code, 500)
+
+
+def log_level(error: DrydockError, otherwise: int = logging.WARNING) -> int:
+    """The level of a line about a failed request; that nothing can be stored is said once, not by each of them."""
+    return logging.DEBUG if isinstance(error, EventStoreError) and error.code else otherwise
+
+
+def stored_problem(error: DrydockError, otherwise: str) -> str:
+    """What a user is told who wanted something stored: why nothing can be at present, or else only that it failed."""
+    return str(error) if isinstance(error, EventStoreError) and error.code else otherwise
 
 
 def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:

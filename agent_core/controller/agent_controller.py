@@ -164,17 +164,26 @@ class AgentController:
             return
         except EventStoreError as error:
             # Nothing was stored, so nothing was decided either: the next event tries again, or else time does.
+            self._tell_unstored(error)
+            if not isinstance(error, StaleOwnerError):
+                self._decide_again()
+
+    def _tell_unstored(self, error: EventStoreError) -> None:
+        if not error.code:  # else the store's owner tells all, once
             logger.error("conversation %s: %s", self._stream.conversation_id, error)
             self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
-            if not isinstance(error, StaleOwnerError) and (self._again is None or self._again.done()):
 
-                async def decide_again() -> None:
-                    await asyncio.sleep(STORE_RETRY_SECONDS)
-                    self._again = None
-                    await self._guarded(self._advance)
+    def _decide_again(self) -> None:
+        """Decide what comes next a moment later."""
+        if self._again is not None and not self._again.done():
+            return
 
-                name = f"decide-again:{self._stream.conversation_id}"
-                self._again = asyncio.create_task(decide_again(), name=name)
+        async def decide_again() -> None:
+            await asyncio.sleep(STORE_RETRY_SECONDS)
+            self._again = None
+            await self._guarded(self._advance)
+
+        self._again = asyncio.create_task(decide_again(), name=f"decide-again:{self._stream.conversation_id}")
 
     async def _on_request(self, event: ChangeAgentState) -> None:
         target, present = event.agent_state, self._present()
@@ -333,6 +342,15 @@ class AgentController:
                 await self._step.take(self.state)
         except StreamClosedError:
             return
+        except EventStoreError as error:
+            if not error.code:
+                await self._fail(error)
+                return
+            # Nothing can be stored at present: nothing of the step was, and it is taken again from the log.
+            self._step_task = None
+            self.steps_left = None if self.steps_left is None else self.steps_left + 1
+            self._decide_again()
+            return
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a step runs into becomes the state `error`
             await self._fail(error)
             return
@@ -356,7 +374,8 @@ class AgentController:
             except (StaleOwnerError, StreamClosedError):
                 return
             except EventStoreError as unwritten:
-                logger.error("conversation %s: its error is not stored yet: %s", where, unwritten)
+                level = logging.DEBUG if unwritten.code else logging.ERROR
+                logger.log(level, "conversation %s: its error is not stored yet: %s", where, unwritten)
                 await asyncio.sleep(STORE_RETRY_SECONDS)
 
     async def _cancel_step(self) -> None:

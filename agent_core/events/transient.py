@@ -93,8 +93,10 @@ NETWORK_WARNING: Final = "STATUS$NETWORK_WARNING"
 WAITING_FOR_TURN: Final = "STATUS$WAITING_FOR_TURN"
 TOO_MANY_CONVERSATIONS: Final = "AGENT_ERROR$TOO_MANY_CONVERSATIONS"
 """The same, because as many of its user's conversations as may are at work; clients of the protocol know this one."""
-_WAITS: Final = (WAITING_FOR_TURN, TOO_MANY_CONVERSATIONS)
-"""A server's agent waits until others rest; true until another status."""
+STORAGE: Final = "STATUS$ERROR_STORAGE"
+"""Nothing can be stored at present."""
+_WAITS: Final = (WAITING_FOR_TURN, TOO_MANY_CONVERSATIONS, STORAGE)
+"""A server's agent waits until others rest, or until storing works; true until another status."""
 
 Delta = TypeVar("Delta", OutputDelta, TextDelta)
 

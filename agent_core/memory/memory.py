@@ -228,9 +228,10 @@ class Memory:
                 return None
             except EventStoreError as error:
                 delay = next(delays)
-                recall = f"{self._stream.conversation_id}:{answer.cause}"
-                logger.error("recall %s is not answered yet, next try in %s s: %s", recall, delay, error)
-                self._stream.publish(StatusNotice("STATUS$ERROR_MEMORY", str(error), "error"))
+                if not error.code:  # else the store's owner tells all, once
+                    recall = f"{self._stream.conversation_id}:{answer.cause}"
+                    logger.error("recall %s is not answered yet, next try in %s s: %s", recall, delay, error)
+                    self._stream.publish(StatusNotice("STATUS$ERROR_MEMORY", str(error), "error"))
                 await asyncio.sleep(delay)
         return None
 

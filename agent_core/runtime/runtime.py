@@ -288,10 +288,10 @@ class Runtime:
             except EventStoreError as error:
                 # The result must not be lost (a full disk may get room again), and nothing else can go on without it.
                 delay = next(delays)
-                logger.error(
-                    "the answer to %s is not stored yet, next try in %s s: %s", self._actions.key(action), delay, error
-                )
-                self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
+                if not error.code:  # else the store's owner tells all, once
+                    key = self._actions.key(action)
+                    logger.error("the answer to %s is not stored yet, next try in %s s: %s", key, delay, error)
+                    self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
                 await asyncio.sleep(delay)
         else:
             return

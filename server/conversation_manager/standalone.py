@@ -26,6 +26,7 @@ from server.conversation_manager.conversation_manager import (
     LiveConversation,
     ManagerParts,
 )
+from server.db.storage_health import StorageHealth
 from server.errors import ConversationNotFoundError
 from server.session.capacity import Capacity
 from server.session.client_tools import ClientToolSpec
@@ -92,6 +93,7 @@ class StandaloneConversationManager(ConversationManager):
         self._own(culling, name="culler")
         self._own(self.guard.run(), name="crash-guard")
         self._own(self.queue.run(), name="queue")
+        self.parts.database.writer.health.watch(self._storage_changed)
         self._own(self._recover(), name="recovery")
         self._own(self._find_unattended(), name="unattended")
         self._own(self._keep_reserve(), name="disk-reserve")
@@ -285,6 +287,12 @@ class StandaloneConversationManager(ConversationManager):
     def _on_turn(self, conversation_id: str, turn: QueuePlace | None) -> None:
         if (session := self._sessions.get(conversation_id)) is not None:
             session.tell_turn(turn)
+
+    def _storage_changed(self, health: StorageHealth) -> None:
+        if health.problem:
+            self.parts.metrics.count(health.code)
+        for session in self._sessions.values():
+            session.tell_storage(health)
 
     # --- in the background ---
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from agent_core.errors import EventStoreError
 from server.clock import careful_now
+from server.db.storage_health import file_error
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -64,9 +65,7 @@ class FolderBlobStore:
         try:
             return await self._in_thread(lambda: self._put(folder_name(conversation_id), data))
         except OSError as error:
-            raise EventStoreError(
-                f"a large payload could not be stored in {self._folder}: {error.strerror or error}"
-            ) from error
+            raise file_error("a large payload could not be stored", error) from error
 
     async def get(self, conversation_id: str, digest: str) -> bytes:
         path = self._folder / folder_name(conversation_id) / digest

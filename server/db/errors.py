@@ -7,6 +7,7 @@ import sqlite3
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
 from agent_core.errors import DrydockError, EventStoreError
+from server.db.storage_health import DISK_FULL, UNAVAILABLE, code_of
 
 
 class DatabaseError(EventStoreError):
@@ -61,7 +62,20 @@ def explain(error: BaseException) -> str:
 
 def database_error(what: str, error: BaseException) -> DatabaseError:
     """The error for the user: what could not be done, and why."""
-    return DatabaseError(f"{what}: {explain(error)}")
+    return DatabaseError(f"{what}: {explain(error)}", code=outage_code(error))
+
+
+def outage_code(error: BaseException) -> str:
+    """The code of an error that concerns the database as a whole; "" where it does not, or will not pass."""
+    if not is_outage(error):
+        return ""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        if code & 0xFF == sqlite3.SQLITE_ERROR:
+            return ""  # a statement that it does not take
+        return DISK_FULL if code & 0xFF == sqlite3.SQLITE_FULL else UNAVAILABLE
+    return code_of(cause)
 
 
 def is_conflict(error: BaseException) -> bool:

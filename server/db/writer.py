@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, TypeVar
 
-from sqlalchemy import Executable
+from sqlalchemy import Executable, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,8 +17,17 @@ from agent_core.errors import StaleOwnerError
 from server.auth.secrets import SecretBox
 from server.db import event_rows
 from server.db.engine import Engines, InsertEvents
-from server.db.errors import DatabaseError, database_error, explain, is_conflict, is_database_failure, is_outage
+from server.db.errors import (
+    DatabaseError,
+    database_error,
+    explain,
+    is_conflict,
+    is_database_failure,
+    is_outage,
+    outage_code,
+)
 from server.db.event_rows import EventRow
+from server.db.storage_health import StorageHealth
 
 MAX_PENDING = 50_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -49,6 +58,7 @@ class Writer:
     """
 
     def __init__(self, engines: Engines, *, close_timeout_seconds: float) -> None:
+        self.health = StorageHealth()
         self._engines = engines
         self._close_timeout_seconds = close_timeout_seconds
         self._pending = PendingQueue(max_rows=engines.max_rows)
@@ -131,8 +141,7 @@ class Writer:
     async def _run(self) -> None:
         try:
             while self._pending.items or not self._closing:
-                await self._wake.wait()
-                self._wake.clear()
+                await self._until_woken()
                 while (work := self._pending.take()) is not None:
                     if isinstance(work, PendingChange):
                         await self._apply(work)
@@ -146,6 +155,18 @@ class Writer:
             if self._connection is not None:
                 await self._connection.close()
 
+    async def _until_woken(self) -> None:
+        """Wait for something to do; while nothing can be stored, try again and again whether it can."""
+        try:
+            async with asyncio.timeout(self.health.PROBE_SECONDS if self.health.problem else None):
+                await self._wake.wait()
+        except TimeoutError:
+            probe: PendingChange = PendingChange(None, _probe, asyncio.get_running_loop().create_future())
+            await self._apply(probe)
+            if probe.done.exception() is None:
+                self.health.worked()
+        self._wake.clear()
+
     async def _commit(self, batch: list[PendingAppend]) -> None:
         try:
             await self._insert(batch, self._engines.insert_events)
@@ -156,7 +177,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
             await self._recover(batch)
             if is_outage(error):
-                _log.warning("%d appends could not be stored: %s", len(batch), explain(error))
+                self._note(error)
                 for item in batch:
                     _fail(item, database_error("the event could not be stored", error))
             else:
@@ -173,6 +194,7 @@ class Writer:
                     _fail(unstored, DatabaseError(_UNCONFIRMED))
                 raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
+                self._note(error)
                 _log.warning("an append to conversation %s could not be stored: %s", item.log, explain(error))
                 await self._recover([item])
                 _fail(item, database_error("the event could not be stored", error))
@@ -192,6 +214,8 @@ class Writer:
         if len(rows) > self._engines.max_rows:
             insert_events = event_rows.insert_events
         fenced = await insert_events(connection, rows) if rows else set()
+        if rows:
+            self.health.worked()
         self._remember(tails, fenced)
         for item, first in zip(batch, firsts, strict=True):
             if item.log in fenced:
@@ -236,10 +260,15 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
             await self._recover(())
             known = is_database_failure(error) and not is_conflict(error)
+            self._note(error)
             _fail(item, database_error("the change could not be stored", error) if known else error)
         else:
             if not item.done.done():
                 item.done.set_result(result)
+
+    def _note(self, error: Exception) -> None:
+        if is_database_failure(error) and (code := outage_code(error)):
+            self.health.failed(code, explain(error))
 
     async def _connect(self) -> AsyncConnection:
         self._engines.check()
@@ -279,6 +308,10 @@ class PendingChange:
     log: str | None
     apply: DatabaseChange[Any]
     done: asyncio.Future[Any]
+
+
+async def _probe(connection: AsyncConnection) -> None:
+    await connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 
 def _fail(item: PendingAppend | PendingChange, error: BaseException) -> None:

@@ -35,7 +35,7 @@ from server.db.repositories.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NoUserMessageError
 from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun, paced
-from server.errors import ConversationNotFoundError, ReplyError, problem_text, refusal_body
+from server.errors import ConversationNotFoundError, ReplyError, problem_text, refusal_body, status_of
 from server.routes.conversations.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
 from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, make_router, while_connected
@@ -135,7 +135,7 @@ class OpenAIRoute(JsonRoute):
             except ChatFailedError as error:
                 return _refused(500, str(error), code=AGENT_FAILED)
             except DrydockError as error:
-                return _refused(500, str(error))
+                return _refused(status_of(error), str(error))
 
         return answered
 

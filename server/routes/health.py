@@ -8,8 +8,9 @@ import resource
 import shutil
 import time
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import Request
 from fastapi.routing import APIRoute
@@ -76,6 +77,24 @@ async def alive() -> dict[str, str]:
 async def health() -> str:
     """Whether the server works."""
     return "OK"
+
+
+class Readiness(BaseModel):
+    """Whether the server takes new work, or since when (UTC) and why it does not."""
+
+    status: Literal["ok", "refusing"]
+    reason: str | None
+    since: datetime | None
+
+
+@router.get("/ready", response_model=Readiness, responses={503: {"model": Readiness}})
+async def ready(services: ServicesDependency) -> Any:
+    """Whether the server takes new work; 503 while it can store nothing, which passes by itself."""
+    health = services.database.writer.health
+    if not health.problem:
+        return {"status": "ok", "reason": None, "since": None}
+    readiness = Readiness(status="refusing", reason=health.sentence, since=health.since)
+    return JSONResponse(readiness.model_dump(mode="json"), 503, {"Retry-After": "5"})
 
 
 @router.get(SERVER_INFO, response_model=ServerInfo)

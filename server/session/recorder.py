@@ -104,7 +104,8 @@ class Recorder:
                 await self._on_rest()
                 self._on_rest = None
         except EventStoreError as error:
-            logger.warning("the state of conversation %s was not recorded: %s", self._stream.conversation_id, error)
+            level = logging.DEBUG if error.code else logging.WARNING
+            logger.log(level, "the state of conversation %s was not recorded: %s", self._stream.conversation_id, error)
 
 
 GIT_SECONDS: Final = 40.0

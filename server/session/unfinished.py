@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from agent_core.errors import DrydockError, EventStoreError
+from agent_core.errors import DrydockError
 from server.db.data_folder import SEED_FOLDER
 from server.db.database import Database
+from server.db.storage_health import file_error
 
 
 def seed_of(data_dir: Path, conversation_id: str) -> Path:
@@ -41,7 +42,7 @@ async def unfinished_conversation(database: Database, conversation_id: str) -> A
         await database.conversations.delete(conversation_id)
         _strike(data_dir, conversation_id)
         if isinstance(error, OSError):
-            raise EventStoreError(f"the data folder cannot be written: {error}; see to its disk") from error
+            raise file_error("its files cannot be written", error) from error
         raise
     _strike(data_dir, conversation_id)
 

@@ -17,13 +17,14 @@ from agent_core.events.messages import ImageContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import StatusNotice
+from agent_core.events.transient import STORAGE, StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
+from server.db.storage_health import StorageHealth
 from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
 from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import AgentFactory, LoadedAgent
@@ -191,6 +192,15 @@ class WebSession:
             agent.stream.publish(StatusNotice(turn.status, turn.text))
         elif agent.is_ready:  # otherwise what its start has to say follows
             agent.stream.publish(StatusNotice(agent.runtime_status, ""))
+
+    def tell_storage(self, health: StorageHealth) -> None:
+        """Tell its clients that nothing can be stored, or that it can again."""
+        if (agent := self._agent) is None:
+            return
+        if health.problem:
+            agent.stream.publish(StatusNotice(STORAGE, health.sentence, "error"))
+        else:
+            agent.stream.publish(StatusNotice(agent.runtime_status, "The server stores again what is said and done."))
 
     # --- clients ---
 

@@ -48,6 +48,11 @@ const EXPLANATIONS: Readonly<Record<string, Explanation>> = {
     advice: "Send a message to try again.",
     link: null,
   },
+  STATUS$ERROR_STORAGE: {
+    title: "The server cannot store anything",
+    advice: "Agents wait, and all goes on by itself once its disk works again.",
+    link: null,
+  },
   STATUS$ERROR_RUNTIME_DISCONNECTED: {
     title: "The sandbox cannot be reached",
     advice: "Send a message to start it again.",

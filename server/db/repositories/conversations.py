@@ -330,7 +330,9 @@ class Touches:
             await self.flush()
             self._has_trouble = False
         except EventStoreError as error:
-            if not self._has_trouble:  # a full disk may stay full for hours: told once, not once per interval
+            if not (
+                self._has_trouble or error.code
+            ):  # a full disk may stay full for hours: told once, not once per interval
                 _log.warning("counters of %d conversations could not be written yet: %s", len(self._pending), error)
             self._has_trouble = True
             self._touched.set()

@@ -30,7 +30,7 @@ from server.dependencies import (
     conversation_not_found,
     find_conversation,
 )
-from server.errors import ConversationNotFoundError, ReplyError, status_of
+from server.errors import ConversationNotFoundError, ReplyError, log_level, status_of
 from server.routes.conversations.new_conversation import (
     MAX_TITLE_CHARS,
     ConversationReply,
@@ -191,8 +191,10 @@ async def rename_conversation(
         if record is None or not await conversations.update(conversation_id, title=title):
             raise _refused(404, "Conversation not found", "CONVERSATION$NOT_FOUND")
     except DatabaseError as error:
-        logger.warning("conversation %s could not be renamed: %s", conversation_id, error)
-        raise _refused(500, f"Failed to rename conversation: {error}", "CONVERSATION$UPDATE_ERROR") from error
+        logger.log(log_level(error), "conversation %s could not be renamed: %s", conversation_id, error)
+        raise _refused(
+            status_of(error), f"Failed to rename conversation: {error}", "CONVERSATION$UPDATE_ERROR"
+        ) from error
     await services.manager.announce_title(conversation_id, title)
     return True
 
@@ -348,7 +350,7 @@ def _branch_error(error: DrydockError, what: str) -> DrydockError:
         return error
     if isinstance(error, NoSuchEventError):
         return status_error(400, f"event_id: {error}")
-    return status_error(500, f"The conversation could not be {what}: {error}")
+    return status_error(status_of(error), f"The conversation could not be {what}: {error}")
 
 
 def _refused(status: int, message: str, msg_id: str) -> ReplyError:

@@ -15,7 +15,7 @@ from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, N
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
-from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError
+from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError, status_of
 from server.routes.query import EventId, PageId
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
@@ -278,7 +278,7 @@ async def _send(
     except (WireError, ImagesRefusedError, NoSuchEventError, NotStuckError) as error:
         raise ReplyError(400, {"success": False, "error": str(error), "detail": str(error)}) from error
     except DrydockError as error:
-        raise ReplyError(500, {"success": False, "error": str(error)}) from error
+        raise ReplyError(status_of(error), {"success": False, "error": str(error)}) from error
     response.headers[EVENT_ID_HEADER] = str(stored.id)
     return {"success": True}
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from server.db.errors import DatabaseError, InvalidPageError
 from server.db.repositories.feedback import Feedback
 from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency
-from server.errors import ReplyError
+from server.errors import ReplyError, log_level, status_of, stored_problem
 from server.routes.query import PageId
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
@@ -75,8 +75,8 @@ async def submit_feedback(record: OwnConversation, services: ServicesDependency,
         feedback = Feedback(user_id=record.user_id, conversation_id=record.id, last_event_id=last, **body.model_dump())
         await services.database.feedback.add(feedback)
     except DatabaseError as error:
-        logger.error("feedback on conversation %s was not stored: %s", record.id, error)
-        raise ReplyError(500, {"error": "Failed to submit feedback"}) from error
+        logger.log(log_level(error, logging.ERROR), "feedback on conversation %s was not stored: %s", record.id, error)
+        raise ReplyError(status_of(error), {"error": stored_problem(error, "Failed to submit feedback")}) from error
     return FeedbackReply(body=Receipt(message=THANKS, feedback_id=feedback.id, password=""))
 
 

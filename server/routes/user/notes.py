@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from server.db.errors import DatabaseError, InvalidPageError
 from server.db.repositories.notes import Note, NoteChangedError, TooManyNotesError
 from server.dependencies import IdentityDependency, ServicesDependency
-from server.errors import ReplyError
+from server.errors import ReplyError, log_level, status_of, stored_problem
 from server.routes.query import PageId
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
@@ -137,8 +137,10 @@ async def _answered(user_id: str) -> AsyncIterator[None]:
     except (NoteChangedError, TooManyNotesError) as error:
         raise ReplyError(409, {"detail": str(error)}) from error
     except DatabaseError as error:
-        logger.error("notes of user %r could not be read or stored: %s", user_id, error)
-        raise ReplyError(500, {"detail": "The notes could not be read or stored"}) from error
+        logger.log(log_level(error, logging.ERROR), "notes of user %r could not be read or stored: %s", user_id, error)
+        raise ReplyError(
+            status_of(error), {"detail": stored_problem(error, "The notes could not be read or stored")}
+        ) from error
 
 
 def _there(note: Note | None, note_id: str) -> Note:

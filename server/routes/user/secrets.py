@@ -16,7 +16,7 @@ from server.auth.identity import Identity
 from server.auth.secrets import SecretUnreadableError
 from server.db.repositories.user_secrets import SecretExistsError, TooManySecretsError
 from server.dependencies import IdentityDependency, Services, ServicesDependency
-from server.errors import ReplyError
+from server.errors import ReplyError, log_level, status_of, stored_problem
 from server.routes.query import LINKED, PagingDependency
 from server.routes.replies import Confirmation, errors
 from server.routes.route_classes import make_router
@@ -69,7 +69,7 @@ async def list_secrets(
         names = await services.database.user_secrets.names(identity.user_id)
     except DrydockError as error:
         logger.error("the secrets of user %r were not read: %s", identity.user_id, error)
-        raise ReplyError(500, {"error": "Failed to get secret names"}) from error
+        raise ReplyError(status_of(error), {"error": "Failed to get secret names"}) from error
     page = paging.linked(sorted(names), lambda one: (one.name,), str)
     return {"custom_secrets": [one._asdict() for one in page]}
 
@@ -123,8 +123,10 @@ async def _changing(services: Services, identity: Identity) -> AsyncIterator[Non
     except SecretUnreadableError as error:
         raise ReplyError(409, {"error": str(error)}) from error
     except DrydockError as error:
-        logger.error("a secret of user %r was not stored: %s", identity.user_id, error)
-        raise ReplyError(500, {"error": "Something went wrong storing the secret"}) from error
+        logger.log(log_level(error, logging.ERROR), "a secret of user %r was not stored: %s", identity.user_id, error)
+        raise ReplyError(
+            status_of(error), {"error": stored_problem(error, "Something went wrong storing the secret")}
+        ) from error
 
 
 def _check(name: str, value: str | None) -> None:

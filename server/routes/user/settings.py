@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, SecretStr
 from agent_core.errors import DrydockError
 from server.db.repositories.user_settings import StoredSettings
 from server.dependencies import IdentityDependency, Services, ServicesDependency
-from server.errors import ReplyError
+from server.errors import ReplyError, log_level, status_of, stored_problem
 from server.routes.replies import MEANINGS, Confirmation, ErrorReply, errors
 from server.routes.route_classes import make_router
 from server.session.agents.web_search import SearchKeyRefusedError, SearchUnreachableError
@@ -133,8 +133,12 @@ async def store_settings(
     except (HiddenSecretError, SandboxRefusedError) as error:
         raise ReplyError(422, {"error": str(error)}) from error
     except DrydockError as error:
-        logger.error("the settings of user %r were not stored: %s", identity.user_id, error)
-        raise ReplyError(500, {"error": "Something went wrong storing settings"}) from error
+        logger.log(
+            log_level(error, logging.ERROR), "the settings of user %r were not stored: %s", identity.user_id, error
+        )
+        raise ReplyError(
+            status_of(error), {"error": stored_problem(error, "Something went wrong storing settings")}
+        ) from error
     stored: dict[str, Any] = {"message": "Settings stored"}
     return {**stored, "warnings": body.warnings} if body.warnings else stored
 

@@ -16,7 +16,7 @@ from agent_core.skills.skill import Skill
 from server.db.errors import DatabaseError
 from server.db.repositories.user_skills import StoredSkill, TooManySkillsError
 from server.dependencies import IdentityDependency, ServicesDependency
-from server.errors import ReplyError
+from server.errors import ReplyError, log_level, status_of, stored_problem
 from server.routes.query import LINKED, PagingDependency
 from server.routes.replies import Confirmation, errors
 from server.routes.route_classes import make_router
@@ -170,5 +170,5 @@ def _not_found(name: str) -> ReplyError:
 
 
 def _not_stored(error: DrydockError, user_id: str) -> ReplyError:
-    logger.error("a skill of user %r was not stored: %s", user_id, error)
-    return ReplyError(500, {"error": "Something went wrong storing the skill"})
+    logger.log(log_level(error, logging.ERROR), "a skill of user %r was not stored: %s", user_id, error)
+    return ReplyError(status_of(error), {"error": stored_problem(error, "Something went wrong storing the skill")})

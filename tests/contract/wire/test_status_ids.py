@@ -59,6 +59,7 @@ OURS = {
     "STATUS$HELD_BACK",
     "STATUS$NETWORK_WARNING",
     "STATUS$WAITING_FOR_TURN",
+    "STATUS$ERROR_STORAGE",
 }
 """For cases that the original does not have; clients show the text beside them."""
 ID = re.compile(r"[\"'`]((?:STATUS|AGENT_ERROR|CHAT_INTERFACE|CONFIGURATION|CONVERSATION|AUTHORIZATION)\$[A-Z_$]+)")
