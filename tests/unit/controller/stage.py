@@ -121,7 +121,7 @@ class LateStore(InMemoryEventStore):
     async def append(self, conversation_id: str, events: Sequence[NewEvent], *, epoch: int = 0) -> int:
         if self.failures:
             self.failures -= 1
-            raise EventStoreError("the disk is full")
+            raise EventStoreError("the disk is full", code=self._random.choice(["", "disk_full"]))
         first = await super().append(conversation_id, events, epoch=epoch)
         for _ in range(self._random.randrange(6)):
             await asyncio.sleep(0)

@@ -949,6 +949,13 @@ export interface PublicSettings {
   readonly v1_enabled: boolean;
 }
 
+/** Whether the server takes new work, or since when (UTC) and why it does not. */
+export interface Readiness {
+  readonly reason: string | null;
+  readonly since: string | null;
+  readonly status: "ok" | "refusing";
+}
+
 /** Under which id it is kept. The original's collector gives a password for taking it back; here there is none. */
 export interface Receipt {
   readonly feedback_id: string;
@@ -1515,6 +1522,7 @@ export interface Routes {
   readonly "PATCH /api/webhooks/{webhook_id}": { readonly body: WebhookChange; readonly reply: WebhookInfo };
   readonly "POST /api/webhooks/{webhook_id}/replay": { readonly body: Replay; readonly reply: WebhookInfo };
   readonly "GET /health": { readonly body: undefined; readonly reply: string };
+  readonly "GET /ready": { readonly body: undefined; readonly reply: Readiness };
   readonly "GET /server_info": { readonly body: undefined; readonly reply: ServerInfo };
   readonly "POST /v1/chat/completions": { readonly body: ChatRequest; readonly reply: Completion };
   readonly "GET /v1/models": { readonly body: undefined; readonly reply: ModelList };
