@@ -93,6 +93,7 @@ class WebSession:
         self._metrics = metrics
         self._loaded: _Loaded | None = None
         self._loading = False
+        self._was_calmed = False
         self._ended = False
         self._changed = asyncio.Event()
         # The changes between loaded and unloaded.
@@ -238,6 +239,10 @@ class WebSession:
         if begins and isinstance(event, MessageEvent) and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
             # Recovery looks at it from before the message is in the log until it is dealt with.
             await loaded.recorder.record_state(AgentState.RUNNING)
+        if self._was_calmed and begins and not agent.is_ready:
+            # As if it had not been halted: a wish to run counts for what is being loaded.
+            self._was_calmed = False
+            await agent.stream.add_event(AgentStateChanged(agent_state=AgentState.LOADING))
         stored = await agent.send(event)
         if begins:
             self._owner.guard.release(self.conversation_id)
@@ -250,6 +255,7 @@ class WebSession:
 
     async def _calm(self, loaded: _Loaded, state: AgentState) -> None:
         if self._owner.queue.calm(loaded.ticket):
+            self._was_calmed = True
             await loaded.agent.stream.add_event(AgentStateChanged(agent_state=state))
 
     async def write_down(self, events: Sequence[AnyEvent], store: EventStore) -> None:
@@ -408,7 +414,7 @@ class WebSession:
             raise ConversationNotFoundError(self.conversation_id)
         if self._agent is not None:
             return self._agent
-        self._loading = True
+        self._loading, self._was_calmed = True, False
         try:
             record = await self._conversations.get(self.conversation_id)
             if record is None:

@@ -180,6 +180,10 @@ async def test_what_waits_can_be_paused_and_stopped_and_comes_back_with_a_messag
         await send(action="change_agent_state", args={"agent_state": "paused"})
         await until_state(server, waits, "paused")
         await until_position(server, waits, None)
+        await send(action="change_agent_state", args={"agent_state": "running"})
+        await until_position(server, waits, 1)
+        await send(action="change_agent_state", args={"agent_state": "paused"})
+        await until_state(server, waits, "paused")
         await send(action="message", args={"content": "Do 'task-2'"})
         await until_position(server, waits, 1)
         assert (await server.post(f"/api/conversations/{waits}/stop")).status_code == 200
@@ -190,7 +194,34 @@ async def test_what_waits_can_be_paused_and_stopped_and_comes_back_with_a_messag
         assert (await server.post(f"/api/conversations/{holding}/stop")).status_code == 200
         await until_state(server, waits, "finished")
         assert model.order()[-1] == "task-3"
-        assert len(model.asked) == 2 + begun, "what was paused or stopped before its turn has asked nobody"
+        assert sum("task" in text for text in model.asked) == 1 + begun, (
+            "what was paused or stopped before its turn has asked nobody"
+        )
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["new", "loaded"])
+async def test_what_was_paused_before_its_turn_runs_when_its_user_says_so(make_server: MakeServer, begun: bool) -> None:
+    model = Model()
+    async with (
+        model.server,
+        serving(make_server, model, max_concurrent_conversations=1, max_sandboxes=1 + begun) as server,
+    ):
+        waits = await server.create(initial_user_msg="Do 'task-0'" if begun else None)
+        await until_state(server, waits, "finished" if begun else "awaiting_user_input")
+        holding = await server.create(initial_user_msg="hold")
+        await until_state(server, holding, "running")
+        for state_wished in ("message", "paused", "running"):
+            event = {"action": "change_agent_state", "args": {"agent_state": state_wished}}
+            if state_wished == "message":
+                event = {"action": "message", "args": {"content": "Do 'task-1'"}}
+            assert (await server.post(f"/api/conversations/{waits}/events", json=event)).status_code == 200
+            if state_wished == "paused":
+                await until_state(server, waits, "paused")
+            else:
+                await until_position(server, waits, 1)
+        assert (await server.post(f"/api/conversations/{holding}/stop")).status_code == 200
+        await until_state(server, waits, "finished")
+        assert model.order()[-1] == "task-1"
 
 
 async def test_what_waits_goes_on_waiting_in_its_order_after_a_restart(make_server: MakeServer) -> None:
