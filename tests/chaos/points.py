@@ -7,6 +7,7 @@ process kills itself at the one that ``FAULT_POINT`` names (``number:before:3``,
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import os
@@ -102,6 +103,13 @@ def pass_name(number: int, side: Side) -> str:
     return f"{number}:{side}"
 
 
+def _say_what_runs(*_: object) -> None:
+    """What the server is about, for one that does not come to its end: a signal asks for it."""
+    for task in asyncio.all_tasks():
+        task.print_stack(limit=8, file=sys.stderr)
+    sys.stderr.flush()
+
+
 class _Arm:
     def __init__(self, trace: str, chosen: str) -> None:
         self._trace = os.open(trace, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -158,6 +166,7 @@ def find(point: FaultPoint) -> tuple[Any, str, Any]:
 def arm() -> None:
     """Wrap all of them in this process, which has to have imported what it will use."""
     import_module("server.app")
+    signal.signal(signal.SIGUSR2, _say_what_runs)
     armed = _Arm(os.environ.pop("FAULT_TRACE"), os.environ.pop("FAULT_POINT", ""))
     loose: dict[int, Any] = {}
     for number, point in enumerate(POINTS):

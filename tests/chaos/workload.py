@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import signal
 import sqlite3
@@ -247,8 +248,8 @@ class Workload:
         if "mcp" in self.parts:
             settings["mcp_config"] = {"stdio_servers": [counter]}
         await self.done("POST", "/api/settings", json=settings)
-        await self.done("POST", "/api/secrets", 409, json={"name": "FIRST", "value": "value-one-123"})
-        await self.done("POST", "/api/secrets", 409, json={"name": "SECOND", "value": "value-two-123"})
+        await self.done("POST", "/api/secrets", 400, json={"name": "FIRST", "value": "value-one-123"})
+        await self.done("POST", "/api/secrets", 400, json={"name": "SECOND", "value": "value-two-123"})
         await self.done("POST", "/api/webhooks", json={"url": self.receiver.url})
         hooks = (await self.done("GET", "/api/webhooks")).json()["results"]
         for extra in hooks[1:]:  # asked for twice, because the first answer was lost
@@ -369,8 +370,13 @@ class Workload:
     async def end(self) -> None:
         """End the server as a service manager does; one that is killed meanwhile is started and ended again."""
         await self.revive()
-        while (status := await self.server.stop()) == -signal.SIGKILL:
-            await self.revive()
+        try:
+            while (status := await self.server.stop()) == -signal.SIGKILL:
+                await self.revive()
+        except TimeoutError:
+            os.kill(self.server.pid, signal.SIGUSR2)  # it says in its log what it is about
+            await asyncio.sleep(1)
+            raise
         if status != 0:
             raise WorkloadError(f"the server ended with status {status}: {self.server.printed()[-1500:]}")
 
