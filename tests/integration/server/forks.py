@@ -72,11 +72,13 @@ class ForkedProcess:
         """Wait for its end; returns its exit status."""
         while (status := self.returncode) is None:
             loop, ended = asyncio.get_running_loop(), asyncio.Event()
-            loop.add_reader(self._told, ended.set)
+            told = os.dup(self._told)  # a loop tells only one of several who wait for the same descriptor
+            loop.add_reader(told, ended.set)
             try:
                 await ended.wait()
             finally:
-                loop.remove_reader(self._told)
+                loop.remove_reader(told)
+                os.close(told)
         return status
 
 
