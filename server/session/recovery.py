@@ -68,16 +68,13 @@ async def resume_interrupted(
 
 
 async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> AsyncIterator[str]:
-    """The ids of all conversations, newest first, whose sandbox an earlier process left running or paused."""
-    page_id = None
-    while True:
-        page = await conversations.list_page(limit=PAGE, page_id=page_id)
-        for record in page.results:
+    """The ids of all conversations whose sandbox an earlier process left running or paused."""
+    after = ""
+    while page := await conversations.of_all_users(after=after, limit=PAGE):
+        for record in page:
             if record.sandbox is not None and await _is_up(record, sandboxes):
                 yield record.id
-        page_id = page.next_page_id
-        if page_id is None:
-            return
+        after = page[-1].id
 
 
 async def _is_up(record: ConversationRecord, sandboxes: Sandboxes) -> bool:

@@ -166,6 +166,11 @@ class ConversationRepository(TableRepository):
         await self._touches.flush()
         return await self._records(statement)
 
+    async def of_all_users(self, *, after: str, limit: int) -> list[ConversationRecord]:
+        """At most `limit`, in the order of their ids, behind the id `after`."""
+        statement = select(conversations).where(conversations.c.id > after).order_by(conversations.c.id).limit(limit)
+        return await self._records(statement)
+
     async def ids(self) -> set[str]:
         return {row.id for row in await self._engines.select(select(conversations.c.id))}
 

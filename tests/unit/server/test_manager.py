@@ -406,7 +406,7 @@ async def test_a_sandbox_that_a_killed_process_left_running_is_stopped_when_nobo
     make_house: MakeHouse,
 ) -> None:
     async with make_house() as house:
-        await house.new("left", sandbox={"provider": "fake"})
+        await house.new("left", sandbox={"provider": "fake"}, user_id="ann")
         await house.new("used", sandbox={"provider": "fake"})
         for name in ("left", "used"):
             await house.start_sandbox(name)
@@ -423,7 +423,7 @@ async def test_left_sandboxes_are_found_however_many_conversations_came_after(
 ) -> None:
     monkeypatch.setattr("server.session.recovery.PAGE", 2)
     async with make_house() as house:
-        await house.new("left", sandbox={"provider": "fake"})
+        await house.new("left", sandbox={"provider": "fake"}, user_id="ann")
         await house.start_sandbox("left")
         for number in range(5):
             await house.new(f"later{number}")
