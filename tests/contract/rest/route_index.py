@@ -48,6 +48,7 @@ info = {
     "status": status,
     "runtime_status": Or(Text(r"STATUS\$[A-Z_]+"), None),
     "runtime_warning": None,
+    "waiting": None,
     "selected_repository": maybe_text,
     "selected_branch": maybe_text,
     "git_provider": maybe_text,

@@ -257,7 +257,7 @@ async def test_a_title_that_cannot_be_stored_is_told_as_the_protocol_has_it(serv
     await server.until_running(conversation_id)
     (server.app.services.database.data_dir / "drydock.db").unlink()
     response = await server.client.patch(f"/api/conversations/{conversation_id}", json={"title": "x"})
-    assert (response.status_code, response.json()["status"]) == (500, "error")
+    assert (response.status_code, response.json()["status"]) == (503, "error")
     assert response.json()["msg_id"] == "CONVERSATION$UPDATE_ERROR"
     assert response.json()["message"].startswith("Failed to rename conversation: ")
 

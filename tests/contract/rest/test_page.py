@@ -228,7 +228,7 @@ def test_a_folder_without_a_page_is_an_error_at_the_start(tmp_path: Path, name: 
 async def test_an_address_that_is_asked_with_another_method_says_with_which_it_can_be(server: Server) -> None:
     paths: dict[str, set[str]] = {path: {name.upper() for name in item} for path, item in document()["paths"].items()}
     # Its own name is also an id of a conversation.
-    known = {path: names for path, names in paths.items() if path.startswith("/api/") and not path.endswith("/import")}
+    known = {path: names for path, names in paths.items() if path.startswith("/api/") and "/import" not in path}
     assert len(known) > 50
     for path, names in known.items():
         address = re.sub(r"{[^}]*}", "x", path)

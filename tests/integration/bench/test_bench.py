@@ -105,4 +105,4 @@ async def test_an_unknown_name_is_answered_with_those_that_there_are(tmp_path: P
     process = await start(tmp_path, "speed")
     printed = await output(process)
     assert process.returncode == 2
-    assert "there is no speed; there are append, view" in printed
+    assert "there is no speed; there are append, backup, view" in printed
