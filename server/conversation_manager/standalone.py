@@ -156,7 +156,11 @@ class StandaloneConversationManager(ConversationManager):
 
     async def reconfigure(self, conversation_id: str, changes: Mapping[str, Any]) -> bool:
         with self._using(conversation_id) as session:
-            return await session.reconfigure(changes)
+            was_loaded = session.is_loaded
+            done = await session.reconfigure(changes)
+            if was_loaded and not session.is_loaded:  # its sandbox stays up for the next start
+                self._unattended_since.setdefault(conversation_id, time.monotonic())
+            return done
 
     def tools(self, conversation_id: str) -> list[ToolDefinition]:
         session = self._sessions.get(conversation_id)

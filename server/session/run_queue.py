@@ -179,6 +179,8 @@ class RunQueue:
         if (waiting := self._queue.get(ticket)) is not None:
             self._forget(waiting)
             waiting.admitted.cancel()
+            if waiting.is_kept and not self._is_closed:
+                self._conversations.touch(ticket.conversation_id, waiting_number=None)
         self._end_work(ticket)
         self._up -= ticket.has_sandbox
         ticket.has_sandbox = False

@@ -179,8 +179,9 @@ async def test_what_only_looks_waits_behind_work_and_goes_to_the_end_of_that_whe
 async def test_a_wait_that_is_cancelled_or_ended_leaves_the_queue(tmp_path: Path) -> None:
     async with opened(tmp_path, Capacity(1, 1, 9)) as queue:
         for name in ("a", "b", "c", "d"):
+            await queue.database.conversations.create(ConversationRecord(id=name))
             queue.enter(name)
-        await settled()
+        await until(lambda: len(queue.told) == 3)
         queue.entering["b"].cancel()
         queue.runs.leave(queue.runs.ticket("c", "ann"))
         await settled()
@@ -189,6 +190,8 @@ async def test_a_wait_that_is_cancelled_or_ended_leaves_the_queue(tmp_path: Path
         queue.ends("a")
         await until_begun(queue, "a", "d")
         assert queue.runs.place("b") is None
+        await queue.database.conversations.flush()
+        assert await number_of(queue, "c") is None, "it does not go on waiting after a restart"
 
 
 async def test_the_next_step_of_who_works_waits_for_nobody(tmp_path: Path) -> None:
