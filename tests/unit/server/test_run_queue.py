@@ -22,7 +22,7 @@ from tests.waiting import until
 
 
 class Played:
-    """An runs whose owner the test plays: `resting` are those that can lose their sandbox."""
+    """A queue of runs whose owner the test plays: `resting` are those that can lose their sandbox."""
 
     def __init__(self, database: Database, capacity: Capacity, conditions: tuple[Callable[[], str], ...]) -> None:
         self.database = database
@@ -41,8 +41,7 @@ class Played:
         )
         self.entering: dict[str, asyncio.Task[None]] = {}
 
-    async def free(self, to_work: bool) -> bool:
-        del to_work
+    async def free(self, _to_work: bool) -> bool:
         if not self.resting:
             return False
         self.runs.leave(self.resting.pop(0))
