@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from agent_core.errors import DrydockError
 from agent_core.events.branches import Rewind
@@ -41,6 +41,7 @@ from server.session.web_session import Activity, WebSession, is_at_rest, is_idle
 
 logger = logging.getLogger(__name__)
 
+MAX_PAUSE_SECONDS: Final = 60.0
 STOPPED = StatusNotice("STATUS$STOPPED", "The conversation was stopped. Send a message to go on with it.")
 _STOPPED = (
     ChangeAgentState(agent_state=AgentState.STOPPED, source="user"),
@@ -61,6 +62,7 @@ class StandaloneConversationManager(ConversationManager):
         self._tasks: set[asyncio.Task[Any]] = set()
         self._titles = TitleKeeper(self._conversations, parts.titles, parts.announcements)
         self._last_activity = time.monotonic()
+        self._frozen = set[WebSession]()
         self._is_closing = False
         settings = parts.settings
         self.guard = CrashGuard(
@@ -82,22 +84,21 @@ class StandaloneConversationManager(ConversationManager):
         )
 
     async def __aenter__(self) -> Self:
-        settings, metrics = self.parts.settings, self.parts.metrics
+        metrics = self.parts.metrics
         metrics.gauge("drydock_sessions", "Conversations that have an object in memory", lambda: len(self._sessions))
         metrics.gauge(
             "drydock_loaded_conversations",
             "Conversations that are loaded",
             lambda: sum(session.is_loaded for session in self._sessions.values()),
         )
-        culling = cull_forever(self._cull, interval_seconds=settings.cull_interval_seconds)
-        self._own(culling, name="culler")
-        self._own(self.guard.run(), name="crash-guard")
-        self._own(self.queue.run(), name="queue")
+        self._own(self._cull, name="culler")
+        self._own(self.guard.run, name="crash-guard")
+        self._own(self.queue.run, name="queue")
         self.parts.database.writer.health.watch(self._storage_changed)
-        self._own(self._recover(), name="recovery")
-        self._own(self._find_unattended(), name="unattended")
-        self._own(self._keep_reserve(), name="disk-reserve")
-        self._own(self._keep_memory(), name="memory-ceiling")
+        self._own(self._recover, name="recovery")
+        self._own(self._find_unattended, name="unattended")
+        self._own(self._keep_reserve, name="disk-reserve")
+        self._own(self._keep_memory, name="memory-ceiling")
         ceiling, gauge = self.parts.sandboxes.memory, self.parts.metrics.gauge
         gauge("drydock_memory_bytes", "Memory of the server itself, in bytes", server_memory)
         gauge("drydock_memory_limit_bytes", "Its ceiling, in bytes; 0: none", lambda: ceiling.limit)
@@ -181,10 +182,10 @@ class StandaloneConversationManager(ConversationManager):
 
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
         self.guard.release(conversation_id)
+        self.parts.sandboxes.check_room()
         return await self._take_up(conversation_id)
 
     async def _take_up(self, conversation_id: str) -> LiveConversation:
-        self.parts.sandboxes.check_room()
         with self._using(conversation_id) as session:
             await session.restart_if_failed()
             return self.live(conversation_id)
@@ -297,31 +298,46 @@ class StandaloneConversationManager(ConversationManager):
             self.parts.metrics.count(health.code)
         for session in self._sessions.values():
             session.tell_storage(health)
+        if not (health.problem or self._is_closing):
+            self._own(self._start_again, name="after-storage")
 
     # --- in the background ---
 
     async def _cull(self) -> None:
+        """Unload who is idle, and stop sandboxes whose pause is over."""
         settings = self.parts.settings
-        now = time.monotonic()
 
         def idle(activity: Activity) -> bool:
             return is_idle(activity, now=time.monotonic(), limit_seconds=settings.idle_unload_seconds)
 
-        for session in list(self._sessions.values()):
-            # Suspended, not stopped: nobody asked for its end, and it goes on exactly where it was.
-            if idle(session.activity()) and await session.unload_if(idle, sandbox="pause"):
-                logger.info("unloaded idle conversation %s", session.conversation_id)
-                self._unloaded(session)
-        for conversation_id, since in list(self._unattended_since.items()):
-            if is_pause_over(since, now=now, limit_seconds=settings.sandbox_stop_seconds):
-                del self._unattended_since[conversation_id]
-                record = await self._conversations.get(conversation_id)
-                if record is not None and conversation_id not in self._sessions:
-                    await self.parts.sandboxes.stop(record)
+        while True:
+            await asyncio.sleep(settings.cull_interval_seconds)
+            for session in list(self._sessions.values()):
+                await self._unload(session, idle, "it is idle")
+            for conversation_id, since in list(self._unattended_since.items()):
+                if is_pause_over(since, now=time.monotonic(), limit_seconds=settings.sandbox_stop_seconds):
+                    record = await self._conversations.get(conversation_id)
+                    self._unattended_since.pop(conversation_id, None)
+                    if record is not None and conversation_id not in self._sessions:
+                        await self.parts.sandboxes.stop(record)
+
+    async def _unload(self, session: WebSession, condition: Callable[[Activity], bool], reason: str) -> None:
+        """Suspend it, if it fulfils the condition: nobody asked for its end, and it goes on exactly where it was."""
+        if not condition(session.activity()):
+            return
+        try:
+            if not await session.unload_if(condition, sandbox="pause"):
+                return
+        except DrydockError as error:
+            logger.warning("conversation %s: its session did not end well: %s", session.conversation_id, error)
+        logger.info("unloaded conversation %s: %s", session.conversation_id, reason)
+        if not session.is_loaded:
+            self._unattended_since[session.conversation_id] = time.monotonic()
+        self._forget_if_unused(session)
 
     async def _keep_reserve(self) -> None:
         """Freeze all sandboxes while there is too little room on the disk."""
-        reserve, frozen = self.parts.sandboxes.reserve, set[WebSession]()
+        reserve, frozen = self.parts.sandboxes.reserve, self._frozen
         while True:
             await asyncio.sleep(reserve.next_look)
             problem = reserve.problem()
@@ -346,40 +362,32 @@ class StandaloneConversationManager(ConversationManager):
                 self.parts.metrics.trouble(MEMORY_CEILING, problem)
             elif was_reached:
                 logger.info("there is memory again: what could not begin begins now")
-                await asyncio.gather(*(session.start_again() for session in self._sessions.values()))
+                await self._start_again()
             was_reached = bool(problem)
             if not ceiling.is_near:
                 continue
             resting = [one for one in self._sessions.values() if is_at_rest(one.activity())]
             for session in resting:
-                if await session.unload_if(is_at_rest, sandbox="pause"):
-                    logger.info("unloaded conversation %s: memory is short", session.conversation_id)
-                    self._unloaded(session)
+                await self._unload(session, is_at_rest, "memory is short")
             if resting:
                 give_back()
+
+    async def _start_again(self) -> None:
+        """Start what could not be started."""
+        await asyncio.gather(*(session.start_again() for session in self._sessions.values()))
 
     async def _recover(self) -> None:
         settings = self.parts.settings
         if not settings.resume_on_start:
             return
-        try:
-            await resume_interrupted(
-                self._conversations,
-                self._take_up,
-                self.queue,
-                self.guard,
-                concurrency=settings.resume_concurrency,
-            )
-        except DrydockError as error:
-            logger.error("what the last process left could not be taken up: %s", error)
+        await resume_interrupted(
+            self._conversations, self._take_up, self.queue, self.guard, concurrency=settings.resume_concurrency
+        )
 
     async def _find_unattended(self) -> None:
-        try:
-            async for conversation_id in find_unattended(self._conversations, self.parts.sandboxes):
-                if conversation_id not in self._sessions:
-                    self._unattended_since.setdefault(conversation_id, time.monotonic())
-        except DrydockError as error:
-            logger.error("the sandboxes that the last process left could not be looked at: %s", error)
+        async for conversation_id in find_unattended(self._conversations, self.parts.sandboxes):
+            if conversation_id not in self._sessions:
+                self._unattended_since.setdefault(conversation_id, time.monotonic())
 
     async def _write_down(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:
         with self._using(conversation_id) as session:
@@ -401,11 +409,6 @@ class StandaloneConversationManager(ConversationManager):
             return
         if record is not None and record.agent_state not in BUSY_STATES:
             await self.parts.sandboxes.stop(record)
-
-    def _unloaded(self, session: WebSession) -> None:
-        if not session.is_loaded:
-            self._unattended_since[session.conversation_id] = time.monotonic()
-        self._forget_if_unused(session)
 
     @contextmanager
     def _using(self, conversation_id: str) -> Iterator[WebSession]:
@@ -434,22 +437,25 @@ class StandaloneConversationManager(ConversationManager):
             self._last_activity = max(self._last_activity, session.last_activity)
             del self._sessions[session.conversation_id]
 
-    def _own(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        task = asyncio.create_task(work, name=name)
+    def _own(self, work: Callable[[], Awaitable[None]], *, name: str) -> None:
+        task = asyncio.create_task(to_its_end(work, name), name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("%s failed", task.get_name(), exc_info=error)
+        task.add_done_callback(self._tasks.discard)
 
 
-async def cull_forever(cull: Callable[[], Awaitable[None]], *, interval_seconds: float) -> None:
-    """Call `cull` again and again; a failed round is logged and the next one comes as usual. Ends by cancellation."""
+async def to_its_end(work: Callable[[], Awaitable[None]], name: str, *, pause_seconds: float = 1.0) -> None:
+    """Do `work` until it ends or is cancelled. Where it fails that is logged, and it begins again after a pause.
+
+    The pause is twice as long after each failure in a row, `MAX_PAUSE_SECONDS` at most.
+    """
+    pause = pause_seconds
     while True:
-        await asyncio.sleep(interval_seconds)
+        began = time.monotonic()
         try:
-            await cull()
+            return await work()
+        except DrydockError as error:
+            logger.error("%s failed, and begins again in %.0f s: %s", name, pause, error)
         except Exception:
-            logger.exception("looking for idle conversations failed; the next round tries again")
+            logger.exception("%s failed, and begins again in %.0f s", name, pause)
+        await asyncio.sleep(pause)
+        pause = pause_seconds if time.monotonic() > began + 2 * MAX_PAUSE_SECONDS else min(2 * pause, MAX_PAUSE_SECONDS)

@@ -30,6 +30,8 @@ WAITING_LIVES: Final = 10
 TRIAL_SECONDS: Final = 10.0
 """So long the next suspect waits for the one before it, which may end the server meanwhile, or make a step."""
 MAX_RETRY_SECONDS: Final = 86_400.0
+AGAIN_SECONDS: Final = 60.0
+"""After so long it is tried again to take one up that could not even be loaded."""
 TAIL: Final = 100
 
 HELD_BACK: Final = "STATUS$HELD_BACK"
@@ -257,6 +259,8 @@ class CrashGuard:
                     await self._try_again(first)
             except DrydockError as error:
                 logger.warning("conversation %s, which is held back, is not taken up now: %s", first, error)
+                if (held := self._held.get(first)) is not None:
+                    held.due = max(held.due, time.monotonic() + AGAIN_SECONDS)
 
     async def _try_again(self, conversation_id: str) -> None:
         async with self._one_at_a_time:
@@ -268,7 +272,11 @@ class CrashGuard:
             self._lives[conversation_id] = life = await self._judged[conversation_id]
             await self._begin(conversation_id, life)
             self.release(conversation_id)
-            await self._take_up(conversation_id)
+            try:
+                await self._take_up(conversation_id)
+            except DrydockError:
+                self._held[conversation_id] = _HeldBack(time.monotonic())
+                raise
             await self._until_verdict()
 
     async def _note_running_commands(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, EventStoreError
 from agent_core.runtime.sandbox import SandboxStatus
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.session.crash_guard import CrashGuard
@@ -17,6 +17,8 @@ from server.session.sandboxes import Sandboxes
 logger = logging.getLogger(__name__)
 
 PAGE = 100
+AGAIN_SECONDS = 5.0
+"""After so long it is tried again to resume a conversation while nothing can be stored or read."""
 
 
 async def resume_interrupted(
@@ -37,8 +39,15 @@ async def resume_interrupted(
     async def resume(record: ConversationRecord) -> None:
         try:
             # What is held back may be open: then its session has the ticket.
-            if not await guard.holds_back(record):
-                await take_up(record, queue.ticket(record.id, record.user_id))
+            while not await guard.holds_back(record):
+                try:
+                    await take_up(record, queue.ticket(record.id, record.user_id))
+                    return
+                except EventStoreError as error:
+                    if not error.code:
+                        raise
+                    logger.warning("conversation %s cannot be resumed yet: %s", record.id, error)
+                    await asyncio.sleep(AGAIN_SECONDS)
         except PlaceLostError:
             return  # stopped, or removed
         except DrydockError as error:

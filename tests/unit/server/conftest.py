@@ -111,6 +111,8 @@ class FakeAgent:
             await self.be(AgentState.STOPPED)
         if hasattr(self, "stream"):
             self.stream.close()
+        if (error := self._factory.close_errors.get(self.conversation_id)) is not None:
+            raise error
 
 
 def set_event() -> asyncio.Event:
@@ -130,6 +132,7 @@ class FakeAgents:
     close_seconds: float = 0.0
     open_error: Exception | None = None
     start_error: DrydockError | None = None
+    close_errors: dict[str, DrydockError] = field(default_factory=dict)
     writing_failures: asyncio.Event = field(default_factory=set_event)
     made: list[FakeAgent] = field(default_factory=list)
     secrets: UserSecrets | Exception = field(default_factory=lambda: UserSecrets({}, ()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agent_core.errors import EventStoreError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
@@ -19,6 +22,7 @@ from agent_core.events.store import child_id
 from agent_core.events.stream import EventStream
 from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
+from server.db.storage_health import UNAVAILABLE
 from server.metrics import ServerMetrics
 from server.session import crash_guard
 from server.session.capacity import Capacity
@@ -224,6 +228,25 @@ async def test_what_is_held_back_is_taken_up_by_itself_one_after_the_other(
         guard.made_step(first)
         await until(lambda: len(world.taken_up) == 2)
     assert sorted(world.taken_up) == ["a", "b"]
+
+
+async def test_what_cannot_be_taken_up_now_is_tried_again_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash_guard, "AGAIN_SECONDS", 0.05)
+    await held_back(world, "a")
+    attempts: list[float] = []
+
+    async def take_up(_: str) -> None:
+        attempts.append(time.monotonic())
+        if len(attempts) < 3:
+            raise EventStoreError("the disk reported an error", code=UNAVAILABLE)
+
+    guard = world.guard(retry_seconds=0.01)
+    guard._take_up = take_up
+    async with at_work(guard):
+        assert not await world.live("a", guard=guard)
+        await until(lambda: len(attempts) == 3)
+        assert not guard.is_held("a")
+    assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(attempts))
 
 
 async def test_each_failure_after_that_makes_the_wait_longer(world: World) -> None:

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from server.conversation_manager.standalone import cull_forever
+from agent_core.errors import DrydockError
+from server.conversation_manager.standalone import to_its_end
 from server.session.web_session import Activity, is_idle, is_pause_over
 
 
@@ -30,20 +31,31 @@ def test_a_pause_ends_after_its_limit_and_never_without_one() -> None:
     assert not is_pause_over(0.0, now=1e9, limit_seconds=0.0)
 
 
-async def test_one_failed_round_does_not_end_the_loop() -> None:
-    rounds = 0
-    thrice = asyncio.Event()
+async def test_work_of_the_background_that_fails_begins_again_until_it_is_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failures: list[Exception] = [RuntimeError("a bug"), DrydockError("nothing can be read")]
 
-    async def cull() -> None:
-        nonlocal rounds
-        rounds += 1
-        if rounds == 3:
-            thrice.set()
-        raise RuntimeError("this round fails")
+    async def work() -> None:
+        if failures:
+            raise failures.pop(0)
 
-    task = asyncio.create_task(cull_forever(cull, interval_seconds=0.001))
     async with asyncio.timeout(30):
-        await thrice.wait()
+        await to_its_end(work, "culler", pause_seconds=0.001)
+    assert not failures
+    assert [record.exc_info is not None for record in caplog.records if "culler failed" in record.message] == [
+        True,
+        False,
+    ]
+
+
+async def test_work_of_the_background_ends_when_it_is_cancelled() -> None:
+    async def work() -> None:
+        raise RuntimeError("again and again")
+
+    task = asyncio.create_task(to_its_end(work, "culler", pause_seconds=0.001))
+    await asyncio.sleep(0.01)
     task.cancel()
-    await asyncio.wait([task])
-    assert rounds >= 3
+    async with asyncio.timeout(30):
+        await asyncio.wait([task])
+    assert task.cancelled()

@@ -5,6 +5,7 @@ import random
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -21,10 +22,15 @@ from server.conversation_manager.conversation_manager import (
 )
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.errors import DatabaseError
+from server.db.event_store import SqlEventStore
+from server.db.repositories.conversations import ConversationRepository
+from server.db.storage_health import DISK_FULL, UNAVAILABLE
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
+from server.session import recovery
 from server.session.agents.agent_sessions import UserSecrets
 from server.session.crash_guard import FRUITLESS_LIVES, HELD_BACK, LIFE, Life
 from server.session.recovery import resume_interrupted
+from server.session.sandboxes import DiskReserve
 from server.settings.extensions import class_at
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello
 from tests.waiting import ticks, until
@@ -387,6 +393,56 @@ async def test_one_that_cannot_be_resumed_whatever_the_reason_leaves_the_others_
         await resume_interrupted(house.database.conversations, start, manager.queue, manager.guard, concurrency=1)
         assert resumed == ["good"]
     assert "conversation bad could not be resumed" in caplog.text
+
+
+async def test_recovery_goes_on_when_the_storage_does(make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with make_house(resume_on_start=False) as house:
+        await house.new("a", agent_state="running")
+    failures = dict.fromkeys(("in_states", "get", "last_ids"), 1)
+
+    def failing(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        async def call(*given: Any, **named: Any) -> Any:
+            if failures[name]:
+                failures[name] -= 1
+                raise EventStoreError("the disk reported an error", code=UNAVAILABLE)
+            return await real(*given, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    failing(ConversationRepository, "in_states")
+    failing(ConversationRepository, "get")
+    failing(SqlEventStore, "last_ids")
+    monkeypatch.setattr(recovery, "AGAIN_SECONDS", 0.01)
+    async with make_house() as house:
+        await until(lambda: bool(house.agents.of("a")))
+    assert not any(failures.values())
+
+
+async def test_what_was_at_work_is_taken_up_also_where_nothing_new_may_begin(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(_: object) -> None:
+        raise SandboxError("the disk is nearly full", code="disk_reserve")
+
+    async with make_house(resume_on_start=False) as house:
+        await house.new("a", agent_state="running")
+    monkeypatch.setattr(DiskReserve, "check", no_room)
+    async with make_house() as house:
+        await until(lambda: house.manager.live("a").status is not ConversationStatus.STOPPED)
+        await house.new("b")
+        with pytest.raises(SandboxError, match="nearly full"):
+            await house.manager.maybe_start_agent_loop("b")
+
+
+async def test_one_idle_conversation_that_does_not_end_well_does_not_keep_the_others(make_house: MakeHouse) -> None:
+    async with make_house(idle_unload_seconds=0.05) as house:
+        house.agents.close_errors["bad"] = EventStoreError("the disk is full", code=DISK_FULL)
+        for name in ("bad", "good"):
+            await house.new(name)
+            await house.manager.maybe_start_agent_loop(name)
+        await until(lambda: all(house.agents.of(name)[0].closed_with for name in ("bad", "good")))
 
 
 async def test_leftover_sandboxes_of_deleted_conversations_are_removed_before_any_is_made(
