@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from pydantic import ValidationError
 
-from agent_core.errors import StreamClosedError
+from agent_core.errors import EventStoreError, StreamClosedError
 from agent_core.events.event import Source, utc_now
 from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent, encoded, from_data, from_payload
@@ -19,6 +19,7 @@ from agent_core.events.transient import CurrentNotices, OutputDelta, TextDelta, 
 from agent_core.spelling import spelled
 
 MAX_PENDING_NOTICES = 64
+READ_AGAIN_SECONDS: Final = 0.5
 MAX_LOGGED: Final = 2000
 """Bytes of an event that the process's log shows."""
 
@@ -35,7 +36,8 @@ class Subscription:
 
     A slow reader costs no memory. Transient notices come after the events that were stored before they were published;
     where a reader lags they are joined, then the oldest dropped: what they announce is in the log anyway. `position` is
-    the last event that was delivered; a reader that `acts` is woken before the others.
+    the last event that was delivered; a reader that `acts` is woken before the others. While the log cannot be read for
+    a reason that may pass (an `EventStoreError` with a code), it waits and tries again.
     """
 
     def __init__(self, stream: EventStream, *, after: int, transients: bool, acts: bool = False) -> None:
@@ -67,7 +69,8 @@ class Subscription:
     async def __anext__(self) -> AnyEvent | Transient:
         """The next event or notice, until the stream is closed and everything was read.
 
-        Raises `EventStoreError` where the log cannot be read; the position is kept, so trying again is sound.
+        Raises `EventStoreError` where the log cannot be read and that will not pass; the position is kept, so trying
+        again is sound.
         """
         while True:
             if self._notices and self._notices[0].after <= self.position:  # everything before it was read already
@@ -76,7 +79,7 @@ class Subscription:
                 event = self._fetched.pop()
                 self.position = event.id
                 return event
-            if self._stream.last_id > self.position and (page := await self._stream.page(after=self.position)):
+            if self._stream.last_id > self.position and (page := await self._page()):
                 self._fetched = page[::-1]
             elif self._notices:
                 return self._notices.popleft().notice
@@ -88,6 +91,16 @@ class Subscription:
                     await self._waiting
                 finally:
                     self._waiting = None
+
+    async def _page(self) -> list[AnyEvent]:
+        while True:
+            try:
+                return await self._stream.page(after=self.position)
+            except EventStoreError as error:
+                if not error.code or self._stream.closed:
+                    raise
+                logger.debug("%s cannot be read at present: %s", self._stream.conversation_id, error)
+            await asyncio.sleep(READ_AGAIN_SECONDS)
 
     @property
     def waits(self) -> bool:

@@ -194,6 +194,42 @@ async def test_nobody_sees_an_event_that_was_not_stored() -> None:
     assert [text_of(event) for event in await stream.page()] == ["kept"]
 
 
+class UnreadableStore(InMemoryEventStore):
+    """A store whose next reads fail with this code, as often as it is told."""
+
+    code = "storage_unavailable"
+    failures = 0
+
+    async def read(self, conversation_id: str, *, after: int = -1, limit: int = 100) -> list[StoredEvent]:
+        if self.failures:
+            self.failures -= 1
+            raise EventStoreError("the disk reported an error", code=self.code)
+        return await super().read(conversation_id, after=after, limit=limit)
+
+
+async def test_a_reader_waits_while_the_log_cannot_be_read_for_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent_core.events.stream.READ_AGAIN_SECONDS", 0.001)
+    store = UnreadableStore()
+    writer = await EventStream.open("c", store)
+    await writer.add_events([message(str(i)) for i in range(3)])
+    stream = await EventStream.open("c", store)
+    store.failures = 5
+    assert [text_of(event) for event in await collect(stream, after=-1, until=2)] == ["0", "1", "2"]
+    assert not store.failures
+
+
+@pytest.mark.parametrize(("code", "is_closed"), [("", False), ("storage_unavailable", True)])
+async def test_a_reader_is_told_what_will_not_pass(code: str, is_closed: bool) -> None:
+    store = UnreadableStore()
+    await (await EventStream.open("c", store)).add_event(message("0"))
+    stream = await EventStream.open("c", store)
+    store.failures, store.code = 1, code
+    if is_closed:
+        stream.close()
+    with pytest.raises(EventStoreError, match="the disk"):
+        await collect(stream, after=-1, until=0)
+
+
 async def test_a_cancelled_writer_leaves_a_whole_log_and_its_event_is_seen() -> None:
     stream = await EventStream.open("c", SteppedStore([5, 5, 5, 5]))
     writing = asyncio.create_task(stream.add_event(message("a")))
