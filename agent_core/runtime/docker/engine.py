@@ -14,13 +14,13 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel.runner_stream import RunnerStream
+from agent_core.runtime.docker.call_threads import CallThreads
 from agent_core.runtime.docker.heartbeat import EngineAddress, Heartbeat
 
 _HEADER = struct.Struct(">BxxxL")
@@ -178,7 +178,7 @@ class DockerEngine:
     def __init__(self, host: str | None, connect_seconds: float) -> None:
         self._host = host
         self._connect_seconds = connect_seconds
-        self._pool = _pool()
+        self._threads = CallThreads(_THREADS, "docker")
         self._under_way: set[asyncio.Future[Any]] = set()
         self._connecting = asyncio.Lock()
         self._client: Any = None
@@ -240,7 +240,7 @@ class DockerEngine:
 
     async def close(self) -> None:
         """Let go of the engine; a call under way that nobody waits for any more gets a moment for its end."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=_CLOSE_SECONDS)
         if self._heartbeat is not None:
@@ -260,8 +260,8 @@ class DockerEngine:
         if self._heartbeat is not None and self._heartbeat.is_silent:
             await self._must_beat("ask whether it is there")
             # The threads of before may be kept for ever.
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = _pool()
+            self._threads.close()
+            self._threads = CallThreads(_THREADS, "docker")
         return self._client
 
     async def _in_thread(
@@ -271,7 +271,7 @@ class DockerEngine:
             raise EngineUnavailableError(
                 f"The Docker engine has {_MOST_UNDER_WAY} calls to answer yet ({what}).", "Try again in a moment."
             )
-        call = self._pool.submit(work)
+        call = self._threads.submit(work)
         future = asyncio.wrap_future(call)
         self._under_way.add(future)
         future.add_done_callback(self._ended)
@@ -312,10 +312,6 @@ class DockerEngine:
         self._under_way.discard(call)
         if not call.cancelled():
             call.exception()  # perhaps nobody waits any more
-
-
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="docker")
 
 
 def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:

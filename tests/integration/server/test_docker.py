@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.bad_engine import bad_engine
 from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following
 
 pytestmark = pytest.mark.docker
@@ -74,6 +76,24 @@ async def test_a_container_outlives_a_killed_server_is_adopted_and_goes_with_its
         assert (await client.delete(f"/api/conversations/{conversation_id}")).json() is True
     assert await containers(server) == []
     assert await volumes(server) == []
+
+
+async def test_a_server_ends_in_its_time_while_its_engine_hangs(make_process: MakeProcess, tmp_path: Path) -> None:
+    async with bad_engine(tmp_path) as engine:
+        environment = {"DOCKER_HOST": engine.host, "DRYDOCK_SHUTDOWN_SECONDS": "1"}
+        server = await make_process("--sandbox", "docker", environment=environment)
+        await server.until_printed("a Docker engine answers")
+        asked = len(engine.requests)
+        engine.hang()
+        async with following(server, await create(server)), asyncio.timeout(20):
+            while len(engine.requests) == asked:  # noqa: ASYNC110 - the engine says nothing of it by itself
+                await asyncio.sleep(0.05)
+        began = time.monotonic()
+        assert await server.stop() == 0
+        assert time.monotonic() - began < 20  # a call that is never answered was waited for until its limit, 60 s
+        engine.cut()
+        engine.go_on()
+        await server.close()
 
 
 @pytest.mark.timeout(240)
