@@ -35,7 +35,13 @@ _SHOWN_PROBLEMS: Final = 3
 _LISTED_PROBLEMS: Final = 100
 """As many are listed: writing out tens of thousands, of a small body, would hold everybody up."""
 
-_STATUSES: Final = {"disk_reserve": 507, "disk_full": 507, "memory_ceiling": 503, "storage_unavailable": 503}
+_STATUSES: Final = {
+    "disk_reserve": 507,
+    "disk_full": 507,
+    "no_space": 507,
+    "memory_ceiling": 503,
+    "storage_unavailable": 503,
+}
 """By the codes of errors that may pass."""
 RETRY_SECONDS: Final = 5
 

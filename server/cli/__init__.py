@@ -6,6 +6,7 @@ import argparse
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -28,9 +29,13 @@ def quick_imports() -> Iterator[None]:
     """For the server's process: within this, modules load without garbage collection and without `UNUSED_MODULES`.
 
     Models of pydantic that are defined meanwhile, FastAPI's own too, get their validator when they are first used: of
-    four hundred a start needs a few (0.15 s, 3 MB).
+    four hundred a start needs a few (0.15 s, 3 MB). FastAPI silences pydantic about the names of its bodies only while
+    it defines them; so it is silenced for good.
     """
     from pydantic import BaseModel  # here: `drydock version` and `--help` do without it
+    from pydantic.warnings import UnsupportedFieldAttributeWarning
+
+    warnings.simplefilter("ignore", UnsupportedFieldAttributeWarning)
 
     hidden = [name for name in UNUSED_MODULES if name not in sys.modules]
     modules = cast(dict[str, ModuleType | None], sys.modules)

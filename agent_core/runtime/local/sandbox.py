@@ -38,6 +38,7 @@ from agent_core.runtime.sandbox import (
 T = TypeVar("T")
 
 NO_NETWORK = "This sandbox has no network"
+DISK_FULL = "The server's disk is full: free some space, then send a message or start the conversation."
 INSTALL_NETWORK = "Install it: sudo apt-get install slirp4netns (or your system's equivalent)."
 _LOOK_SECONDS = 0.005
 _WORDS_OF_A_PROGRAM = 200
@@ -77,8 +78,9 @@ class LocalSandbox:
             ) from None
         except OSError as error:
             await self._end()
-            code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "start_failed"
-            raise SandboxError(f"The sandbox did not start: {error}.", code=code) from error
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise SandboxError("The sandbox did not start.", code="disk_full", fix=DISK_FULL) from error
+            raise SandboxError(f"The sandbox did not start: {error}.", code="start_failed") from error
         warning = await self._blocking(self._network_warning)
         if warning:
             progress(NETWORK_WARNING, warning)
@@ -189,8 +191,9 @@ class LocalSandbox:
         if "bwrap:" in log:
             reason = f"The sandbox could not be isolated: {log}."
             raise SandboxError(reason, code="no_isolation", fix="To find out more: drydock doctor")
-        code = "disk_full" if "No space left" in log else "start_failed"
-        raise SandboxError(f"The sandbox has ended; its last words: {log or '(none)'}.", code=code)
+        if "No space left" in log:
+            raise SandboxError("The sandbox has ended.", code="disk_full", fix=DISK_FULL)
+        raise SandboxError(f"The sandbox has ended; its last words: {log or '(none)'}.", code="start_failed")
 
     def _network_warning(self) -> str:
         if self._bwrap is None or self.spec.network not in WITH_A_WAY_OUT:

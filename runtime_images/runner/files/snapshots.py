@@ -18,6 +18,7 @@ from ..core.connection import Operation, Request
 from ..core.loop import Loop, Plan
 from ..core.workers import Reply, Workers
 from ..wire import MAX_BLOB
+from .disk import failure
 
 LANE = "snapshots"
 WAIT_SECONDS = 2.0
@@ -166,8 +167,12 @@ class Snapshots:
 
     def _serve(self, request: Request, work: Callable[[], Reply], *, exclusive: bool = True) -> None:
         def failed(error: Exception) -> None:
-            other = "not_possible" if isinstance(error, OSError) else "internal"
-            request.fail(error.code if isinstance(error, RequestError) else other, str(error))
+            if isinstance(error, OSError):
+                found = failure(error, "the files of the workspace")
+                is_full = found.code == "no_space"
+                request.fail(found.code if is_full else "not_possible", f"{found}{'; free some space' * is_full}")
+            else:
+                request.fail(error.code if isinstance(error, RequestError) else "internal", str(error))
 
         self._begin(work, lambda reply: request.finish(*reply), failed, exclusive=exclusive)
 

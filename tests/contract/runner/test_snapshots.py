@@ -192,3 +192,25 @@ def test_a_copy_of_the_files_goes_into_another_workspace(client: Client, workspa
 )
 def test_a_wish_that_cannot_be_read_is_refused(client: Client, op: str, args: dict[str, Any]) -> None:
     assert client.call(op, **args).error["code"] == "bad_request"
+
+
+def test_a_full_disk_is_said_and_what_was_kept_stays(directory: Path) -> None:
+    """The limit on the size of a file, which the system reports as it does a full disk."""
+    (directory / "workspace").mkdir()
+    (directory / "workspace" / "a").write_text("begin")
+    runner = Runner(directory, before=("prlimit", "--fsize=300000"))
+    try:
+        client = runner.connect()
+        client.call("workspace.snapshot", name="c:1")
+        (directory / "workspace" / "large").write_bytes(os.urandom(400_000))
+        for operation in ("workspace.snapshot", "workspace.pack"):
+            args = {"name": "c:2"} if operation.endswith("snapshot") else {"names": [], "keep": "c:3", "offset": 0}
+            error = client.call(operation, **args).error
+            assert (error["code"], "free some space" in error["message"]) == ("no_space", True), operation
+            assert "/" not in error["message"]
+        (directory / "workspace" / "large").unlink()
+        (directory / "workspace" / "a").write_text("changed")
+        assert back(client, "c:1")["restored"] == "c:1"
+        assert (directory / "workspace" / "a").read_text() == "begin"
+    finally:
+        runner.close()
