@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Final, Self
+
+DISK_FULL: Final = "disk_full"
+STORAGE_UNAVAILABLE: Final = "storage_unavailable"
+
 
 class DrydockError(Exception):
     """Base of every error that Drydock raises on purpose."""
+
+
+def storage_code(error: BaseException) -> str:
+    """`EventStoreError.code` for an error of the operating system about files."""
+    return DISK_FULL if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else STORAGE_UNAVAILABLE
 
 
 class EventStoreError(DrydockError):
@@ -17,6 +28,13 @@ class EventStoreError(DrydockError):
     def __init__(self, message: str = "", *, code: str = "") -> None:
         super().__init__(message)
         self.code = code
+
+    @classmethod
+    def about_file(cls, path: object, error: OSError) -> Self:
+        """For a program that keeps its own files: what cannot be used, why, and what to do."""
+        code = storage_code(error)
+        reason = "the disk is full; free some space" if code == DISK_FULL else error.strerror or type(error).__name__
+        return cls(f"{path} cannot be used: {reason}.", code=code)
 
 
 class StaleOwnerError(EventStoreError):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import hashlib
+import io
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 from zlib import crc32
 
 from agent_core.errors import EventStoreError, StaleOwnerError
@@ -24,21 +26,29 @@ T = TypeVar("T")
 SUBAGENTS = "subagents"
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_HEAD = re.compile(rb"[0-9]{1,10}(?: [0-9]{1,12})+\n")
+_BEGUN_HEAD = re.compile(rb"[0-9 ]*")
 
 
 @dataclass(slots=True)
 class _Log:
-    """Index of a log: places and lengths of its payloads, and how far it has looked."""
+    """Index of a log: places and lengths of its payloads, and how far it has looked.
+
+    `has_refused`: behind that is what was not stored, and could not be cut off.
+    """
 
     places: list[tuple[int, int]] = field(default_factory=list)
     end: int = 0
+    has_refused: bool = False
 
 
 class FolderEventStore:
     """An `EventStore` with a folder for each conversation: ``events.log``, and ``epoch``, its owner's number.
 
-    Before each append in ``events.log`` stands a line with its check sum and the lengths of its payloads; an append
-    that a crash cut short is overwritten. An append is on the disk when it returns. Processes may share the folder.
+    Before each append in ``events.log`` stands a line with its check sum and the lengths of its payloads. An append is
+    on the disk when it returns; one that fails is taken back, and one that a crash cut short is overwritten. Whatever
+    else is wrong with the file is an error that says where and what to do, and leaves the file alone. Processes may
+    share the folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -85,7 +95,7 @@ class FolderEventStore:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except OSError as error:
-            raise EventStoreError(f"The log in {self._folder} cannot be used: {error}.") from error
+            raise EventStoreError.about_file(f"The log in {self._folder}", error) from error
 
     # --- in the thread ---
 
@@ -94,28 +104,56 @@ class FolderEventStore:
 
     def _append(self, conversation_id: str, payloads: list[bytes], epoch: int) -> int:
         with self._locked(conversation_id) as folder:
-            if epoch < _epoch_in(folder):
-                raise StaleOwnerError(f"conversation {conversation_id} has a newer owner than epoch {epoch}")
-            log = self._known(conversation_id)
+            if epoch != (owner := _epoch_in(folder)):
+                what = "was opened by another program" if epoch < owner else f"has lost its folder {folder}"
+                raise StaleOwnerError(f"Conversation {conversation_id} {what} meanwhile; nothing more was stored here.")
+            log = self._known(conversation_id, is_locked=True)
             first = len(log.places)
             if not payloads:
                 return first
             head = f"{crc32(b''.join(payloads))} {' '.join(str(len(one)) for one in payloads)}\n".encode()
-            with open(folder / "events.log", "r+b" if log.end else "wb") as file:
-                file.truncate(log.end)
-                file.seek(log.end)
-                file.write(head + b"".join(one + b"\n" for one in payloads))
-                file.flush()
-                os.fsync(file.fileno())
-            self._known(conversation_id)
+            with open(folder / "events.log", "r+b" if log.end else "wb", buffering=0) as file:
+                try:
+                    file.truncate(log.end)
+                    file.seek(log.end)
+                    _write_whole(file, head + b"".join(one + b"\n" for one in payloads))
+                    os.fsync(file.fileno())
+                    if not log.end:
+                        self._sync_way_to(folder)
+                except OSError:
+                    log.has_refused = True
+                    with suppress(OSError):
+                        file.truncate(log.end)
+                        log.has_refused = False
+                    raise
+            log.has_refused = False
+            self._known(conversation_id, is_locked=True)
             return first
+
+    def _sync_way_to(self, folder: Path) -> None:
+        """Have the disk know the folder, which may be as new as those that it is in."""
+        while folder != self._folder.parent:
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # a file system that keeps its folders without being asked
+                    raise
+            finally:
+                os.close(descriptor)
+            folder = folder.parent
 
     def _claim(self, conversation_id: str) -> int:
         with self._locked(conversation_id) as folder:
             epoch = _epoch_in(folder) + 1
             fresh = folder / "epoch.new"
-            fresh.write_text(str(epoch))
+            with open(fresh, "w") as file:
+                file.write(str(epoch))
+                file.flush()
+                os.fsync(file.fileno())
             fresh.replace(folder / "epoch")
+            if (log := self._logs.get(conversation_id)) is not None and log.has_refused:
+                del self._logs[conversation_id]  # others may have gone on behind it meanwhile: what is there counts
             return epoch
 
     def _delete(self, conversation_id: str) -> None:
@@ -136,22 +174,38 @@ class FolderEventStore:
         with open(self._path(conversation_id), "rb") as file:
             return [StoredEvent(i, os.pread(file.fileno(), places[i][1], places[i][0])) for i in positions]
 
-    def _known(self, conversation_id: str) -> _Log:
+    def _known(self, conversation_id: str, *, is_locked: bool = False) -> _Log:
+        """The index up to the end of the log; raises `EventStoreError` where the file is damaged."""
+        try:
+            return self._indexed(conversation_id)
+        except EventStoreError:  # unless somebody is writing just now, or has begun the log anew
+            self._logs.pop(conversation_id, None)
+            with nullcontext() if is_locked else self._unchanged(conversation_id):
+                return self._indexed(conversation_id)
+
+    def _indexed(self, conversation_id: str) -> _Log:
         log = self._logs.setdefault(conversation_id, _Log())
         path = self._path(conversation_id)
         size = path.stat().st_size if path.exists() else 0
         if size < log.end:  # deleted, and perhaps begun again
             log.places.clear()
             log.end = 0
-        if size > log.end:
+        if size > log.end and not log.has_refused:
             with open(path, "rb") as file:
                 file.seek(log.end)
-                while (lengths := _whole_append(file.readline(), file.read)) is not None:
+                while (lengths := _whole_append(file, size)) is not None:
                     place = file.tell() - sum(lengths) - len(lengths)
                     for length in lengths:
                         log.places.append((place, length))
                         place += length + 1
                     log.end = place
+                file.seek(log.end)
+                if not _is_cut_short(file.read()):
+                    raise EventStoreError(
+                        f"The log {path} is damaged at byte {log.end}, behind its first {len(log.places)} events, and"
+                        " was left as it is. Restore the file from a backup, or go on without what follows: truncate"
+                        f" -s {log.end} {path}"
+                    )
         return log
 
     @contextmanager
@@ -162,24 +216,60 @@ class FolderEventStore:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield folder
 
+    @contextmanager
+    def _unchanged(self, conversation_id: str) -> Iterator[None]:
+        """Within this nobody writes the log; also where this program may only read."""
+        try:
+            file = open(self.folder_of(conversation_id) / "lock", "rb")  # noqa: SIM115 - closed below
+        except FileNotFoundError:  # nobody has ever written
+            yield
+            return
+        with file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            yield
+
 
 def _epoch_in(folder: Path) -> int:
     try:
         return int((folder / "epoch").read_text())
     except FileNotFoundError:
         return 0
+    except ValueError:  # damaged: higher than any number that an owner may have
+        return int((folder / "epoch").stat().st_mtime)
 
 
-def _whole_append(head: bytes, read: Callable[[int], bytes]) -> list[int] | None:
-    try:
-        check, *lengths = (int(word) for word in head.split())
-    except ValueError:
+def _write_whole(file: BinaryIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _whole_append(file: BinaryIO, size: int) -> list[int] | None:
+    """The lengths of the payloads of the append at which the file stands, which it goes past; None: there is none."""
+    head = file.readline()
+    if not _HEAD.fullmatch(head):
         return None
-    body = read(sum(lengths) + len(lengths))
-    if not head.endswith(b"\n") or not lengths or len(body) != sum(lengths) + len(lengths):
+    check, *lengths = (int(word) for word in head.split())
+    whole = sum(lengths) + len(lengths)
+    if whole > size - file.tell() or len(body := file.read(whole)) != whole:
         return None
     payloads, place = b"", 0
     for length in lengths:
         payloads += body[place : place + length]
         place += length + 1
     return lengths if crc32(payloads) == check else None
+
+
+def _is_cut_short(rest: bytes) -> bool:
+    """Whether these bytes are what a crash leaves of one append: its beginning, or blocks that were never written."""
+    head, newline, body = rest.partition(b"\n")
+    if any(_whole_append(io.BytesIO(rest[at.start() + 1 :]), len(rest)) for at in re.finditer(rb"\n(?=[0-9])", rest)):
+        return False  # something was stored behind it
+    if b"\0" in rest:
+        return True
+    if not newline:
+        return _BEGUN_HEAD.fullmatch(head) is not None
+    if not _HEAD.fullmatch(head + newline):
+        return False
+    lengths = [int(word) for word in head.split()[1:]]
+    return len(body) < sum(lengths) + len(lengths)

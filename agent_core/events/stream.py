@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, NamedTuple, Self
@@ -24,6 +25,13 @@ MAX_LOGGED: Final = 2000
 """Bytes of an event that the process's log shows."""
 
 logger = logging.getLogger(__name__)
+
+
+class Outage(NamedTuple):
+    """Since when (`time.monotonic`) a log takes nothing, and why."""
+
+    since: float
+    error: EventStoreError
 
 
 class _Pending(NamedTuple):
@@ -166,6 +174,7 @@ class EventStream:
         self._subscriptions: dict[Subscription, None] = {}
         self._current = CurrentNotices()
         self.log_level = logging.DEBUG
+        self.outage: Outage | None = None
         self.closed = False
 
     @classmethod
@@ -202,7 +211,12 @@ class EventStream:
         )
 
     async def _store_and_wake(self, events: list[AnyEvent], records: list[NewEvent]) -> list[AnyEvent]:
-        first = await self._store.append(self.conversation_id, records, epoch=self._epoch)
+        try:
+            first = await self._store.append(self.conversation_id, records, epoch=self._epoch)
+        except EventStoreError as error:
+            self.outage = Outage(time.monotonic() if self.outage is None else self.outage.since, error)
+            raise
+        self.outage = None
         stored = [event.stored_as(first + i) for i, event in enumerate(events)]
         for event, record in zip(stored, records, strict=True):
             self._arrived[event.id] = (event, len(record.payload))

@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from agent_core.agent.base import AgentBase, AgentMark
+from agent_core.errors import EventStoreError
 from agent_core.events.branches import Rewind
 from agent_core.events.transient import Transient
 from agent_core.library.callbacks import Callbacks
@@ -365,19 +366,25 @@ class SandboxUse:
 
 
 def check_stored_agent(agent: AgentBase, folder: Path) -> None:
-    """Note the agent of a kept conversation; `ValueError` where its class or its tools are others. Blocking."""
+    """Note the agent of a kept conversation; `ValueError` where its class or its tools are others. Blocking.
+
+    Raises `EventStoreError` where that cannot be noted.
+    """
     path, now, before = folder / "agent.json", AgentMark.of(agent), None
     try:
-        before = AgentMark.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        pass
+        before = AgentMark.model_validate_json(path.read_bytes()) if path.exists() else None
     except ValidationError as error:
         logger.warning("%s cannot be read, so the agent is not compared with the earlier one: %s", path, error)
+    except OSError as error:
+        raise EventStoreError.about_file(path, error) from error
     if before == now:
         return
     if before is not None:
         now.check(before)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_text(now.model_dump_json())
-    fresh.replace(path)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text(now.model_dump_json())
+        fresh.replace(path)
+    except OSError as error:
+        raise EventStoreError.about_file(path, error) from error

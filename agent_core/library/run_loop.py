@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from agent_core.agent.base import AgentBase
-from agent_core.errors import ConversationRunError, DrydockError
+from agent_core.errors import ConversationRunError, DrydockError, StaleOwnerError
 from agent_core.events.control import (
     AgentState,
     AgentStateChanged,
@@ -26,7 +27,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore, InMemoryEventStore
 from agent_core.library.callbacks import Callback, Callbacks
 from agent_core.library.conversation_log import ConversationLog, ExecutionStatus
-from agent_core.library.open_session import END_SECONDS, OpenSession, SandboxUse
+from agent_core.library.open_session import END_SECONDS, Follower, OpenSession, SandboxUse
 from agent_core.llm.llm import CallContext
 from agent_core.llm.metrics import ConversationStats
 from agent_core.runtime.snapshots import packed, unpack
@@ -35,6 +36,11 @@ from agent_core.security.secrets import SecretRegistry
 from agent_core.session.agent_session import AT_REST, AgentSession
 from agent_core.session.rewind import fork_log
 from agent_core.session.settings import SessionSettings
+
+STORE_PATIENCE_SECONDS: Final = 10.0
+"""How long a run goes on trying to store what it has."""
+
+LOOK_SECONDS: Final = 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -343,10 +349,24 @@ class RunLoop:
         if confirms:
             await session.send(ChangeAgentState(agent_state=AgentState.USER_CONFIRMED, max_steps=max_steps))
         if (follower := self.sessions.follower) is not None:
-            await follower.rest()
+            await self._rest(session, follower)
             while not await self.sessions.end_at_rest():  # the user has said something in the last moment
-                await follower.rest()
+                await self._rest(session, follower)
         return session.running.controller.failure if session.running is not None else None
+
+    async def _rest(self, session: AgentSession, follower: Follower) -> None:
+        """Wait until the agent rests; raises what keeps its log from taking anything, unless that passes soon."""
+        resting = asyncio.create_task(follower.rest(), name=f"rest:{self.conversation_id}")
+        try:
+            while not (await asyncio.wait([resting], timeout=LOOK_SECONDS))[0]:
+                if (outage := session.stream.outage) is None:
+                    continue
+                is_over = isinstance(outage.error, StaleOwnerError)
+                if is_over or time.monotonic() - outage.since > STORE_PATIENCE_SECONDS:
+                    raise outage.error
+            resting.result()
+        finally:
+            resting.cancel()
 
     def _failure(self, problem: str) -> ConversationRunError:
         folder = self._persistence_dir

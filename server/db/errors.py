@@ -6,8 +6,7 @@ import sqlite3
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
-from agent_core.errors import DrydockError, EventStoreError
-from server.db.storage_health import DISK_FULL, UNAVAILABLE, code_of
+from agent_core.errors import DISK_FULL, STORAGE_UNAVAILABLE, DrydockError, EventStoreError, storage_code
 
 
 class DatabaseError(EventStoreError):
@@ -74,8 +73,8 @@ def outage_code(error: BaseException) -> str:
     if isinstance(code, int):
         if code & 0xFF == sqlite3.SQLITE_ERROR:
             return ""  # a statement that it does not take
-        return DISK_FULL if code & 0xFF == sqlite3.SQLITE_FULL else UNAVAILABLE
-    return code_of(cause)
+        return DISK_FULL if code & 0xFF == sqlite3.SQLITE_FULL else STORAGE_UNAVAILABLE
+    return storage_code(cause)
 
 
 def is_conflict(error: BaseException) -> bool:

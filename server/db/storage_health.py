@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from agent_core.errors import EventStoreError
+from agent_core.errors import DISK_FULL, EventStoreError, storage_code
 from agent_core.events.event import utc_now
-
-DISK_FULL: Final = "disk_full"
-UNAVAILABLE: Final = "storage_unavailable"
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +16,8 @@ logger = logging.getLogger(__name__)
 class StorageHealth:
     """The state of the server's storage: `problem` is why nothing can be stored ("": it can), since `since`.
 
-    `code` is `DISK_FULL` or `UNAVAILABLE` then. What was refused was not stored; whoever writes next finds out whether
-    the fault has gone, and the writer tries every `PROBE_SECONDS` while it lasts.
+    `code` is `DISK_FULL` or `STORAGE_UNAVAILABLE` then. What was refused was not stored; whoever writes next finds out
+    whether the fault has gone, and the writer tries every `PROBE_SECONDS` while it lasts.
     """
 
     PROBE_SECONDS: Final = 1.0
@@ -62,13 +57,8 @@ class StorageHealth:
             self._watcher(self)
 
 
-def code_of(error: BaseException) -> str:
-    """The code of an error of the operating system about files: `DISK_FULL` or `UNAVAILABLE`."""
-    return DISK_FULL if getattr(error, "errno", None) in _FULL else UNAVAILABLE
-
-
 def file_error(what: str, error: OSError) -> EventStoreError:
     """The error for users: what could not be done with a file of the server, and why; never where that is."""
-    code = code_of(error)
+    code = storage_code(error)
     reason = "the disk is full; free some space" if code == DISK_FULL else error.strerror or type(error).__name__
     return EventStoreError(f"{what}: {reason}", code=code)

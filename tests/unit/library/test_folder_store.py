@@ -36,6 +36,59 @@ async def test_an_append_that_a_crash_cut_short_is_left_out_whole(tmp_path: Path
     assert await payloads(FolderEventStore(tmp_path), "c") == [b"kept", b"new"]
 
 
+async def test_a_block_that_a_crash_left_unwritten_is_left_out(tmp_path: Path) -> None:
+    await FolderEventStore(tmp_path).append("c", new_events("kept"))
+    path = tmp_path / "c" / "events.log"
+    whole = path.read_bytes()
+    for unwritten in (bytes(4096), b"123 5\nab\0\0\0\n", b"123", b"123 5\nab"):
+        path.write_bytes(whole + unwritten)
+        store = FolderEventStore(tmp_path)
+        assert await payloads(store, "c") == [b"kept"], unwritten
+        assert await store.append("c", new_events("new")) == 1
+
+
+async def test_a_log_that_is_damaged_is_left_as_it_is_and_the_error_says_how_to_go_on(tmp_path: Path) -> None:
+    store = FolderEventStore(tmp_path)
+    for text in ('{"a": 1}', '{"b": 2}', '{"c": 3}'):
+        await store.append("c", new_events(text))
+    path = tmp_path / "c" / "events.log"
+    whole = path.read_bytes()
+    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")][1::2]
+    for place in range(len(whole)):
+        if whole[place : place + 1] == b"\n":
+            continue
+        path.write_bytes(damaged := whole[:place] + bytes([whole[place] ^ 0x08]) + whole[place + 1 :])
+        before = sum(end <= place for end in ends)
+        again = FolderEventStore(tmp_path)
+        with pytest.raises(EventStoreError, match=rf"behind its first {before} events.*truncate -s \d+ /"):
+            await again.append("c", new_events("more"))
+        with pytest.raises(EventStoreError, match="damaged"):
+            await payloads(again, "c")
+        assert path.read_bytes() == damaged
+    path.write_bytes(whole)
+    assert len(await payloads(store, "c")) == 3
+
+
+async def test_an_owners_number_that_cannot_be_read_shuts_out_whoever_had_one(tmp_path: Path) -> None:
+    store = FolderEventStore(tmp_path)
+    old = await store.claim("c")
+    for damage in ("", "\0\0", "x"):
+        (tmp_path / "c" / "epoch").write_text(damage)
+        with pytest.raises(StaleOwnerError):
+            await store.append("c", new_events("stale"), epoch=old)
+        old = await store.claim("c")
+    assert await store.append("c", new_events("a"), epoch=old) == 0
+
+
+async def test_a_folder_that_is_gone_is_not_begun_anew_by_its_owner(tmp_path: Path) -> None:
+    store = FolderEventStore(tmp_path)
+    epoch = await store.claim("c")
+    await store.append("c", new_events("a"), epoch=epoch)
+    store.remove("c")
+    with pytest.raises(StaleOwnerError, match="has lost its folder"):
+        await store.append("c", new_events("b"), epoch=epoch)
+
+
 async def test_two_programs_share_a_log_and_its_owner_is_the_last(tmp_path: Path) -> None:
     one, other = FolderEventStore(tmp_path), FolderEventStore(tmp_path)
     first = await one.claim("c")

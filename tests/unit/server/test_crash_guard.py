@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.errors import EventStoreError
+from agent_core.errors import STORAGE_UNAVAILABLE, EventStoreError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
@@ -22,7 +22,6 @@ from agent_core.events.store import child_id
 from agent_core.events.stream import EventStream
 from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
-from server.db.storage_health import UNAVAILABLE
 from server.metrics import ServerMetrics
 from server.session import crash_guard
 from server.session.capacity import Capacity
@@ -238,7 +237,7 @@ async def test_what_cannot_be_taken_up_now_is_tried_again_later(world: World, mo
     async def take_up(_: str) -> None:
         attempts.append(time.monotonic())
         if len(attempts) < 3:
-            raise EventStoreError("the disk reported an error", code=UNAVAILABLE)
+            raise EventStoreError("the disk reported an error", code=STORAGE_UNAVAILABLE)
 
     guard = world.guard(retry_seconds=0.01)
     guard._take_up = take_up

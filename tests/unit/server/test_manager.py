@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agent_core.errors import EventStoreError, SandboxError, StreamClosedError
+from agent_core.errors import DISK_FULL, STORAGE_UNAVAILABLE, EventStoreError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.transient import StatusNotice
 from agent_core.security.secrets import StaticSecret
@@ -24,7 +24,6 @@ from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.errors import DatabaseError
 from server.db.event_store import SqlEventStore
 from server.db.repositories.conversations import ConversationRepository
-from server.db.storage_health import DISK_FULL, UNAVAILABLE
 from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
 from server.session import recovery
 from server.session.agents.agent_sessions import UserSecrets
@@ -406,7 +405,7 @@ async def test_recovery_goes_on_when_the_storage_does(make_house: MakeHouse, mon
         async def call(*given: Any, **named: Any) -> Any:
             if failures[name]:
                 failures[name] -= 1
-                raise EventStoreError("the disk reported an error", code=UNAVAILABLE)
+                raise EventStoreError("the disk reported an error", code=STORAGE_UNAVAILABLE)
             return await real(*given, **named)
 
         monkeypatch.setattr(owner, name, call)
