@@ -150,6 +150,8 @@ def contents(data_dir: Path) -> list[Path]:
 
 LOCK_FILE = "instance.lock"
 ID_FILE = "instance-id"
+PLUGIN_SCRATCH = ".plugin-"
+"""What folders begin with in which plugins are fetched and read; the next start removes those of a killed server."""
 
 
 def instance_id(data_dir: Path) -> str:

@@ -17,14 +17,15 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import DrydockError
+from server.db.data_folder import PLUGIN_SCRATCH
 from server.db.database import Database
 from server.db.tables import chat_turns, conversations, feedback, webhook_positions
 
 logger = logging.getLogger(__name__)
 
-HALF_FILES: Final = (".probe-*", ".instance-id.*", ".secret.key.*", "sandboxes/*/*.new")
-"""In the data folder: written, then renamed, by whoever holds its lock."""
-SCRATCH: Final = ("drydock-compiled-", "drydock-plugin-", "drydock-check-")
+HALF_FILES: Final = (".probe-*", ".instance-id.*", ".secret.key.*", f"{PLUGIN_SCRATCH}*", "sandboxes/*/*.new")
+"""In the data folder: what only whoever holds its lock makes, and removes or renames when it is whole."""
+SCRATCH: Final = ("drydock-compiled-", "drydock-check-")
 """What temporary folders of ours begin with, each of which is needed for minutes at most."""
 OLD_SECONDS: Final = 24 * 3600.0
 MOST: Final = 1000
@@ -48,7 +49,7 @@ def _remove_files(data_dir: Path, scratch: Path) -> int:
     for pattern in HALF_FILES:
         for path in list(data_dir.glob(pattern))[: MOST - removed]:
             with suppress(OSError):
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 removed += 1
     with os.scandir(scratch) as entries:
         old = [entry.path for entry in entries if entry.name.startswith(SCRATCH) and _is_old_and_ours(entry)]

@@ -27,7 +27,7 @@ async def main(options: argparse.Namespace) -> int:
         if plan.is_unharmed:
             outcome.findings += [f"the workload does not come by: {place}" for place in not_passed(outcome)]
         outcomes.append(outcome)
-        figures = f"[{outcome.deaths} kills, {outcome.seconds:.1f} s]"
+        figures = f"[{outcome.deaths + outcome.victims} kills, {outcome.seconds:.1f} s]"
         _say(f"{len(outcomes)}/{len(plans)} {'FOUND' if outcome.findings else 'ok'} {plan.text} {figures}")
         for finding in outcome.findings:
             _say(f"    {finding}")
@@ -50,7 +50,8 @@ def _summarise(provider: str, outcomes: list[Outcome], seconds: float) -> None:
     there, deaths = places(provider), sum(one.deaths for one in outcomes)
     _say(
         f"{len(outcomes)} runs ({provider}), {deaths} kills in {seconds:.0f} s: at {len(killed)} of {len(there)} "
-        f"places, and {deaths - killed.total()} times at a moment; {len(bad)} runs with findings"
+        f"places, {deaths - killed.total()} times at a moment, and {sum(one.victims for one in outcomes)} other "
+        f"processes; {len(bad)} runs with findings"
     )
     if left := [f"{point.name}, {side}" for number, point, side in there if not killed[pass_name(number, side)]]:
         _say(f"not killed at: {'; '.join(left)}")

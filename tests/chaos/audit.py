@@ -11,14 +11,21 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
+from agent_core.events.llm_events import (
+    ActionEvent,
+    AgentErrorEvent,
+    MessageEvent,
+    ObservationEvent,
+    UserRejectObservation,
+)
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import SEPARATOR
 from agent_core.runtime.docker.engine import connect
 from agent_core.runtime.sandbox import LABEL_INSTANCE
 from server.db.data_folder import instance_id
 from server.wire.envelope import is_hidden
-from tests.chaos.workload import EFFECTS, Workload, rows, stored_events_of, wanted_lines
+from tests.chaos.script import EFFECTS, FORBIDDEN, SECRET, wanted_lines
+from tests.chaos.workload import Workload, rows, stored_events_of
 from tests.integration.server.conftest import comparable
 
 END_SECONDS = 15.0
@@ -37,7 +44,8 @@ async def audit_of_the_run(workload: Workload) -> list[str]:
 async def _told(workload: Workload) -> list[str]:
     """What a client was shown is in the log, the same."""
     found = []
-    for conversation_id, follower in workload.followers.items():
+    for follower in workload.followers.values():
+        conversation_id = follower.conversation_id
         stored = {event["id"]: event for event in await stored_events_of(workload, conversation_id)}
         for event_id, seen in follower.events.items():
             if event_id not in stored:
@@ -60,6 +68,14 @@ def _logs(workload: Workload) -> list[str]:
         for event_id, tool in asked.items():
             if answers[event_id] != 1 and not (tool == "finish" and answers[event_id] == 0):
                 found.append(f"log {log}: action {event_id} ({tool}) has {answers[event_id]} answers")
+        said = [
+            event.llm_message.text for event in events if isinstance(event, MessageEvent) and event.source == "user"
+        ]
+        found += [f"log {log}: {one!r} is there {n} times" for one, n in Counter(said).items() if n > 1]
+    if rows(workload.server.data_dir, "SELECT 1 FROM events WHERE instr(payload, ?)", SECRET.encode()):
+        found.append("a secret is in a log")
+    if waiting := rows(workload.server.data_dir, "SELECT id FROM conversations WHERE waiting_number IS NOT NULL"):
+        found.append(f"{len(waiting)} conversations still have a place in the queue")
     known = [one for (one,) in rows(workload.server.data_dir, "SELECT id FROM conversations")]
     for table in _OF_CONVERSATIONS:
         for (log,) in rows(workload.server.data_dir, f"SELECT DISTINCT conversation_id FROM {table}"):  # noqa: S608
@@ -78,7 +94,7 @@ def logs(data_dir: Path) -> dict[str, list[AnyEvent]]:
 
 
 async def _files(workload: Workload) -> list[str]:
-    """Each command has written its line once, what was taken back is gone, and the fork has the same files."""
+    """Each command has written its line once, what was taken back is gone, and copies have the same files."""
     found = []
     wanted = wanted_lines(workload.parts)
     excused = _excused(workload)
@@ -88,32 +104,33 @@ async def _files(workload: Workload) -> list[str]:
         if counted[line] > 1:
             found.append(f"the side effect {line!r} is there {counted[line]} times")
         elif line not in wanted:
-            found.append(f"the side effect {line!r} was taken back and is there")
+            what = "may not be" if line == FORBIDDEN else "was taken back and is"
+            found.append(f"the side effect {line!r} {what} there")
         elif not counted[line] and line not in excused:
             found.append(f"the side effect {line!r} is not there, and its answer does not say so")
     if await workload.text_of(workload.conversation_id, "/workspace/uploaded") != "from outside" * 1000:
         found.append("the uploaded file is another one")
-    if workload.fork_id and await workload.text_of(workload.fork_id, EFFECTS) != text:
-        found.append("the fork has other files")
+    same = {"fork": text, "archive": text, "queued": "queued\n", "chat": "chat\n"}
+    for name in same.keys() & workload.made.keys():
+        files = await workload.text_of(workload.made[name], EFFECTS)
+        found += [f"the conversation {name!r} has other files: {files!r}"] if files != same[name] else []
     return found
 
 
 def _excused(workload: Workload) -> set[str]:
     """The lines of actions whose answer says that they, or whether they ran, is not known."""
-    excused = set()
+    done, failed = list[str](), list[str]()
     for events in logs(workload.server.data_dir).values():
-        failed = {event.cause for event in events if isinstance(event, AgentErrorEvent)}
+        causes = {event.cause for event in events if isinstance(event, AgentErrorEvent)}
         for event in events:
-            if isinstance(event, ActionEvent) and event.id in failed:
-                written = json.dumps(event.model_dump(mode="json"))
-                excused |= {
-                    line for line in ("first", "left", "third", "cell", "child-a", "child-b") if line in written
-                }
-                if event.tool_name == "count":
-                    excused.add("mcp")
-                if event.tool_name == "delegate":
-                    excused |= {"child-a", "child-b"}
-    return excused
+            if isinstance(event, ActionEvent):
+                (failed if event.id in causes else done).append(json.dumps(event.model_dump(mode="json")))
+    return {
+        line
+        for line, marks in wanted_lines(workload.parts).items()
+        if any(mark in action for mark in marks for action in failed)
+        or (workload.victims and not any(mark in action for mark in marks for action in done))
+    }
 
 
 async def _confirmed(workload: Workload) -> list[str]:
@@ -128,9 +145,20 @@ async def _confirmed(workload: Workload) -> list[str]:
     if (await workload.info(workload.conversation_id))["title"] != workload.title:
         found.append("the title is not as it was confirmed")
     listed = (await workload.done("GET", "/api/conversations", params={"limit": 100})).json()["results"]
-    known = {workload.conversation_id, workload.fork_id, workload.import_id} - {""}
+    known = set(workload.made.values())
     if {one["conversation_id"] for one in listed} != known:
         found.append(f"{len(listed)} conversations are listed instead of {len(known)}")
+    if "keeping" in workload.parts:
+        notes = (await workload.done("GET", "/api/notes")).json()["results"]
+        if [(one["title"], one["content"]) for one in notes] != [("Boats", "They sink.")]:
+            found.append(f"the notes are not as they were confirmed: {notes}")
+        skills = (await workload.done("GET", "/api/skills")).json()["skills"]
+        if [(one["name"], one["enabled"]) for one in skills] != [("boats", False)]:
+            found.append(f"the skills are not as they were confirmed: {skills}")
+    if "plugin" in workload.parts:
+        plugins = (await workload.done("GET", "/api/plugins")).json()["plugins"]
+        if [(one["name"], one["enabled"], one["ref"]) for one in plugins] != [("tools", True, "main")]:
+            found.append(f"the plugins are not as they were confirmed: {plugins}")
     return found
 
 

@@ -23,19 +23,22 @@ _DB = "server.db.repositories"
 class FaultPoint(NamedTuple):
     """One function (``module:name`` or ``module:Class.name``) at whose begin and end a server is killed.
 
-    `provider`: only where sandboxes are made so; `part`: only where the workload has that part.
+    `provider`: only where sandboxes are made so; `part`: only where the workload has that part; `later`: only by a
+    server that takes up the work of another.
     """
 
     name: str
     function: str
     provider: str = ""
     part: str = ""
+    later: bool = False
 
 
 POINTS = (
     FaultPoint("append", "agent_core.events.stream:EventStream.add_events"),
     FaultPoint("commit", "server.db.writer:Writer._commit"),
     FaultPoint("insert", "server.db.writer:Writer._insert"),
+    FaultPoint("append in the store", "server.db.event_store:SqlEventStore._append"),
     FaultPoint("change", "server.db.writer:Writer._apply"),
     FaultPoint("claim of a log", "server.db.event_store:SqlEventStore.claim"),
     FaultPoint("blob write", "server.db.blobs:FolderBlobStore.put", part="import"),
@@ -64,10 +67,10 @@ POINTS = (
     FaultPoint("fork's files placed", "agent_core.runtime.snapshots:plant", part="fork"),
     FaultPoint("upload", "agent_core.runtime.transfers:Upload.write"),
     FaultPoint("upload kept", "agent_core.runtime.transfers:Upload.keep"),
-    FaultPoint("webhook created", "server.doors.webhooks.dispatcher:Webhooks.create"),
+    FaultPoint("webhook created", f"{_DB}.webhooks:WebhookRepository.create"),
     FaultPoint("webhook delivery", "server.doors.webhooks.sender:Sender.send"),
     FaultPoint("webhook position", "server.db.repositories.webhooks:WebhookRepository.move"),
-    FaultPoint("webhook deleted", "server.doors.webhooks.dispatcher:Webhooks.delete"),
+    FaultPoint("webhook deleted", f"{_DB}.webhooks:WebhookRepository.delete"),
     FaultPoint("settings write", f"{_DB}.user_settings:SettingsRepository.change"),
     FaultPoint("secret created", f"{_DB}.user_secrets:SecretRepository.create"),
     FaultPoint("secret changed", f"{_DB}.user_secrets:SecretRepository.change"),
@@ -77,8 +80,34 @@ POINTS = (
     FaultPoint("conversation changed", f"{_DB}.conversations:ConversationRepository.update"),
     FaultPoint("conversation touched", f"{_DB}.conversations:Touches.flush"),
     FaultPoint("conversation deleted", f"{_DB}.conversations:ConversationRepository.delete"),
+    FaultPoint("conversation's option", f"{_DB}.conversations:ConversationRepository._extend", later=True),
+    FaultPoint("life noted", "server.session.crash_guard:CrashGuard._write", later=True),
+    FaultPoint("place in the queue", "server.session.run_queue:RunQueue._keep_place", part="queue"),
+    FaultPoint("webhook changed", f"{_DB}.webhooks:WebhookRepository.update", part="keeping"),
+    FaultPoint("note kept", f"{_DB}.notes:NoteRepository.add", part="keeping"),
+    FaultPoint("notes indexed", f"{_DB}.notes:NoteRepository._index", part="keeping"),
+    FaultPoint("note changed", f"{_DB}.notes:NoteRepository.change", part="keeping"),
+    FaultPoint("note deleted", f"{_DB}.notes:NoteRepository.delete", part="keeping"),
+    FaultPoint("skill put", f"{_DB}.user_skills:SkillRepository.put", part="keeping"),
+    FaultPoint("skill switched", f"{_DB}.user_skills:SkillRepository.enable", part="keeping"),
+    FaultPoint("skill deleted", f"{_DB}.user_skills:SkillRepository.delete", part="keeping"),
+    FaultPoint("feedback", f"{_DB}.feedback:FeedbackRepository.add", part="keeping"),
+    FaultPoint("chat answered", f"{_DB}.chat_turns:ChatTurnRepository.keep", part="chat"),
+    FaultPoint("plugin fetched", "server.session.agents.plugin_fetch:_fetched", part="plugin"),
+    FaultPoint("plugin added", f"{_DB}.plugins:PluginRepository.add", part="plugin"),
+    FaultPoint("plugin replaced", f"{_DB}.plugins:PluginRepository.replace", part="plugin"),
+    FaultPoint("plugin switched", f"{_DB}.plugins:PluginRepository.enable", part="plugin"),
+    FaultPoint("plugin deleted", f"{_DB}.plugins:PluginRepository.delete", part="plugin"),
+    FaultPoint("plugin placed", "agent_core.session.sandbox_plugins:SandboxPlugins.bring_up", part="plugin"),
+    FaultPoint("hook", "agent_core.runtime.hook_calls:ConversationHooks._run", part="plugin"),
+    FaultPoint("archive taken", "server.conversation_manager.conversation_archives:import_archive", part="archive"),
+    FaultPoint("condensation", "agent_core.memory.condensers:LLMSummarizingCondenser.condensation", part="condenser"),
     FaultPoint("title", "server.session.titles:TitleKeeper._give_title"),
     FaultPoint("import", "server.routes.conversations.imports:import_conversation", part="import"),
+    FaultPoint("leftovers", "server.db.leftovers:remove_leftovers"),
+    FaultPoint("unfinished removed", "server.session.unfinished:remove_unfinished_forks"),
+    FaultPoint("sweep", "server.session.sandboxes:Sandboxes._reap"),
+    FaultPoint("recovery", "server.session.recovery:resume_interrupted"),
     FaultPoint("load", "server.session.web_session:WebSession._load"),
     FaultPoint("start", "agent_core.session.agent_session:AgentSession._start"),
     FaultPoint("unload", "server.session.web_session:WebSession._unload", part="rest"),

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
+import signal
 import tempfile
 import time
 import traceback
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_core.testing.model_server import ModelServer
 from tests.chaos.audit import audit_of_the_engine, audit_of_the_run, audit_of_what_is_left, processes_of
 from tests.chaos.points import POINTS, FaultPoint, Side, pass_name
-from tests.chaos.workload import PARTS, Workload, model
+from tests.chaos.script import PLUGIN, model
+from tests.chaos.workload import Workload
 from tests.contract.webhooks.conftest import receiving
+from tests.contract.workspace.git_server import GitServer
+from tests.contract.workspace.git_server import git as run_git
 from tests.integration.server.conftest import ServerProcess
 
 RUN_SECONDS = 400.0
@@ -25,27 +31,60 @@ _ENVIRONMENT = {
     "DRYDOCK_CULL_INTERVAL_SECONDS": "0.3",
     "DRYDOCK_ENABLE_SUB_AGENTS": "true",
 }
-_PARTS = {"kernel": 0.08, "mcp": 0.25, "subagents": 0.25, "import": 0.3, "rest": 0.3, "fork": 0.4}
+_PARTS = {
+    "kernel": 0.08,
+    "mcp": 0.2,
+    "subagents": 0.2,
+    "import": 0.2,
+    "rest": 0.25,
+    "fork": 0.25,
+    "browser": 0.08,
+    "plugin": 0.1,
+    "keeping": 0.15,
+    "queue": 0.15,
+    "archive": 0.12,
+    "chat": 0.1,
+    "condenser": 0.25,
+    "confirm": 0.15,
+    "late": 0.3,
+    "second": 0.3,
+}
+_APART = (("confirm", "subagents"), ("confirm", "chat"))
+"""Of these the second has the last word."""
+VICTIMS = {
+    "runner": (" runner.sock", ""),
+    "bwrap": ("bwrap ", ""),
+    "network": ("slirp4netns ", ""),
+    "kernel": ("kernel_driver", "kernel"),
+    "browser driver": ("browser_driver", "browser"),
+    "browser": ("chromium", "browser"),
+    "MCP program": ("for line in sys.stdin", "mcp"),
+    "background": ("site.py", "browser"),
+}
+"""Other processes that are killed, by what is in their command lines; and the part that has them."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run does: all of it follows from its seed."""
+    """What one run does: all of it follows from its seed; see `Workload` for `kills`."""
 
     seed: int
     provider: str
     parts: frozenset[str]
-    kills: tuple[str, ...]
-    moment: float | None
+    kills: tuple[str, ...] = ()
+    victim: tuple[str, float] | None = None
 
     @property
     def is_unharmed(self) -> bool:
-        return not self.kills and self.moment is None
+        return not self.kills and self.victim is None
 
     @property
     def text(self) -> str:
-        kills = [f"{POINTS[int(one.split(':')[0])].name}, {one.partition(':')[2]}" for one in self.kills]
-        kills += [f"after {self.moment:.2f} s"] if self.moment is not None else []
+        kills = [
+            one if "@" in one else f"{POINTS[int(one.split(':')[0])].name}, {one.partition(':')[2]}"
+            for one in self.kills
+        ]
+        kills += [f"the {self.victim[0]} after {self.victim[1]:.2f} s"] if self.victim is not None else []
         return f"seed {self.seed} ({self.provider}): {'; '.join(kills) or 'nothing is killed'}"
 
 
@@ -55,6 +94,7 @@ class Outcome:
 
     plan: Plan
     deaths: int = 0
+    victims: int = 0
     passes: dict[str, int] = field(default_factory=dict)
     reached: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -70,31 +110,58 @@ def places(provider: str) -> list[tuple[int, FaultPoint, Side]]:
 def plan_of(seed: int, provider: str) -> Plan:
     """The seed'th run: two points in turn, in the first round at their first pass, and sometimes one more by chance.
 
-    Each eighth run is killed at a moment instead. What comes after the first kill hits a server that takes up its work.
+    What comes after the first kill hits a server that takes up its work. Of eight runs the last one is another kind:
+    ended at a moment; ended again and again while it starts, the first time or with work to take up; or another
+    process than the server is killed.
     """
     rng = random.Random(f"{provider} {seed}")
     parts = {part for part, often in _PARTS.items() if rng.random() < often}
-    if seed % 8 == 7:
-        return Plan(seed, provider, frozenset(parts), (), rng.uniform(1.0, 15.0))
     all_places, turn = places(provider), 2 * (seed - seed // 8)
-    chosen = [all_places[(turn + n) % len(all_places)] for n in range(2)]
-    chosen += [rng.choice(all_places)] if rng.random() < 0.3 else []
-    kills = []
-    for number, point, side in chosen:
-        parts |= {point.part} - {""}
-        times = 1 if turn < len(all_places) else rng.choice((1, 2, 3, 4, 6, 9, 14))
-        kills.append(f"{pass_name(number, side)}:{times}")
-    return Plan(seed, provider, frozenset(parts), tuple(kills), None)
+    kills: list[str] = []
+    victim: tuple[str, float] | None = None
+    match (seed // 8) % 4 if seed % 8 == 7 else None:
+        case 0:
+            kills = [_moment(rng, 15.0, "KILL")]
+        case 1:
+            kills = [_moment(rng, 0.8), _moment(rng, 0.8), _moment(rng, 1.5)]
+        case 2:
+            number, _, side = rng.choice(all_places)
+            kills = [f"{pass_name(number, side)}:1", _moment(rng, 1.0), _moment(rng, 1.5)]
+        case 3 if provider == "local":
+            name = rng.choice(sorted(VICTIMS))
+            parts |= {VICTIMS[name][1]} - {""}
+            victim = name, rng.uniform(0.0, 2.0)
+            kills = [_moment(rng, 12.0, "KILL")] if rng.random() < 0.3 else []
+        case _:
+            chosen = [all_places[(turn + n) % len(all_places)] for n in range(2)]
+            chosen += [rng.choice(all_places)] if rng.random() < 0.3 else []
+            for number, _, side in chosen:
+                times = 1 if turn < len(all_places) else rng.choice((1, 2, 3, 4, 6, 9, 14))
+                kills.append(f"{pass_name(number, side)}:{times}")
+    if any(POINTS[int(one.split(":")[0])].later for one in kills[:1] if "@" not in one):
+        kills.insert(0, _AT_WORK)
+    parts |= {POINTS[int(one.split(":")[0])].part for one in kills if "@" not in one} - {""}
+    for one, other in _APART:
+        if other in parts:
+            parts.discard(one)
+    return Plan(seed, provider, frozenset(parts), tuple(kills), victim)
 
 
-def unharmed(provider: str, parts: frozenset[str] = PARTS) -> Plan:
+_AT_WORK = f"{[point.name for point in POINTS].index('action')}:after:1"
+
+
+def _moment(rng: random.Random, most: float, name: str = "") -> str:
+    return f"{name or rng.choice(('KILL', 'TERM'))}@{rng.uniform(0.05, most):.2f}"
+
+
+def unharmed(provider: str) -> Plan:
     """The run in which nothing is killed: what it passes shows which points the workload reaches."""
-    return Plan(-1, provider, parts, (), None)
+    return Plan(-1, provider, frozenset(point.part for point in POINTS) - {""})
 
 
 def not_passed(outcome: Outcome) -> list[str]:
-    """The places that a run did not come by."""
-    there = places(outcome.plan.provider)
+    """The places that a run did not come by, though nothing was killed."""
+    there = [one for one in places(outcome.plan.provider) if not one[1].later]
     return [f"{point.name}, {side}" for number, point, side in there if not outcome.passes.get(pass_name(number, side))]
 
 
@@ -106,16 +173,26 @@ async def carry_out(plan: Plan) -> Outcome:
     place.joinpath("tmp").mkdir()
     place.joinpath("home").mkdir()
     environment = {**_ENVIRONMENT, "TMPDIR": str(place / "tmp"), "HOME": str(place / "home")}
+    if "queue" in plan.parts:
+        environment["DRYDOCK_MAX_WORKING_CONVERSATIONS"] = "1"
     try:
-        async with ModelServer(model(plan.parts)) as scripted, receiving() as receiver:
+        async with ModelServer(model(plan.parts)) as scripted, receiving() as receiver, AsyncExitStack() as stack:
             server = ServerProcess(place / "data", "--sandbox", plan.provider, environment=environment)
-            rng = random.Random(plan.seed)
-            workload = Workload(server, receiver, scripted.url, place / "trace", list(plan.kills), plan.parts, rng)
-            killer = asyncio.create_task(_kill_at(workload, plan.moment)) if plan.moment is not None else None
+            plugin = ""
+            if "plugin" in plan.parts:
+                git = GitServer(place / "repositories")
+                stack.push_async_callback(asyncio.to_thread, git.close)
+                plugin = await asyncio.to_thread(_published, git)
+            workload = Workload(
+                server, receiver, scripted.url, plugin, place / "trace", list(plan.kills), plan.parts, plan.victim
+            )
+            tasks = [asyncio.create_task(_kill_another(workload, *plan.victim))] if plan.victim is not None else []
             try:
                 async with asyncio.timeout(RUN_SECONDS):
                     await workload.run()
                     workload.kills.clear()
+                    for task in tasks:
+                        task.cancel()
                     outcome.findings += await audit_of_the_run(workload)
                     await workload.leave()
                     await workload.end()
@@ -127,9 +204,10 @@ async def carry_out(plan: Plan) -> Outcome:
                 if not isinstance(error, AssertionError):
                     outcome.findings.append(traceback.format_exc())
             finally:
-                if killer is not None:
-                    killer.cancel()
-                outcome.deaths = workload.deaths
+                for task in tasks:
+                    task.cancel()
+                workload.spare()
+                outcome.deaths, outcome.victims = workload.deaths, workload.victims
                 _read_trace(place / "trace", outcome)
                 if "Traceback" in server.printed():
                     outcome.findings.append(f"the log has a traceback: {_traceback(server.printed())}")
@@ -143,13 +221,29 @@ async def carry_out(plan: Plan) -> Outcome:
     return outcome
 
 
-async def _kill_at(workload: Workload, moment: float) -> None:
-    """Kill the server so many seconds after it was up first."""
-    while not workload.server.url:  # noqa: ASYNC110 - it is another task that changes it
-        await asyncio.sleep(0.02)
-    await asyncio.sleep(moment)
-    with contextlib.suppress(AssertionError, ProcessLookupError):
-        await workload.server.kill()
+def _published(git: GitServer) -> str:
+    """The address of a plugin's repository, with a tag ``old`` before its newest commit."""
+    git.publish("ann/tools", {**PLUGIN, "boats/.plugin/plugin.json": '{"name": "boats"}'})
+    run_git("-C", str(git.folder / "ann/tools.git"), "tag", "old")
+    git.commit("ann/tools", {"skills/rafts.md": "Rafts float."})
+    return f"http://127.0.0.1:{git.url.rpartition(':')[2]}/ann/tools.git"
+
+
+async def _kill_another(workload: Workload, name: str, seconds: float) -> None:
+    """Kill the first process that has this word in its command line, so many seconds after it was seen."""
+    word = VICTIMS[name][0]
+    while True:
+        await asyncio.sleep(0.1)
+        seen = await asyncio.to_thread(lambda: list(processes_of(workload.server.data_dir)))
+        if any(word in one for one in seen):
+            break
+    await asyncio.sleep(seconds)
+    for one in await asyncio.to_thread(lambda: list(processes_of(workload.server.data_dir))):
+        if word in one:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(one.split()[0]), signal.SIGKILL)
+                workload.victims += 1
+                return
 
 
 def _read_trace(trace: Path, outcome: Outcome) -> None:

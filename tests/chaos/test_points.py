@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.chaos.points import POINTS, find
-from tests.chaos.run import Outcome, carry_out, not_passed, places, plan_of, unharmed
+from tests.chaos.run import Outcome, Plan, carry_out, not_passed, places, plan_of, unharmed
 
-TOGETHER = 3
-LOCAL_SEEDS = [(0, 9, 18, 27, 36, 45), (55, 64, 73, 82, 91), (2, 4, 6, 7, 10, 12, 14)]
+TOGETHER = 4
+LOCAL_SEEDS = (0, 2, 4, 6, 7, 9, 10, 12, 14, 15, 18, 23, 27, 31, 36, 45, 64, 73)
 DOCKER_SEEDS = (8, 9)
 
 
@@ -23,44 +23,39 @@ def test_every_point_is_a_function_that_there_is() -> None:
 
 def test_a_plan_follows_from_its_seed_and_the_plans_name_every_place() -> None:
     for provider in ("local", "docker"):
-        plans = [plan_of(seed, provider) for seed in range(100)]
-        assert plans == [plan_of(seed, provider) for seed in range(100)]
-        named = {kill.rpartition(":")[0] for plan in plans for kill in plan.kills}
+        plans = [plan_of(seed, provider) for seed in range(120)]
+        assert plans == [plan_of(seed, provider) for seed in range(120)]
+        named = {kill.rpartition(":")[0] for plan in plans for kill in plan.kills if "@" not in kill}
         assert named == {f"{number}:{side}" for number, _, side in places(provider)}
 
 
-@pytest.mark.bubblewrap
-@pytest.mark.timeout(240)
-async def test_the_workload_passes_every_point() -> None:
-    outcome = await carry_out(unharmed("local"))
-    assert outcome.findings == []
-    assert not_passed(outcome) == []
-
-
-async def carried_out(provider: str, seeds: Sequence[int]) -> list[Outcome]:
+async def carried_out(plans: Sequence[Plan]) -> list[Outcome]:
     gate = asyncio.Semaphore(TOGETHER)
 
-    async def one(seed: int) -> Outcome:
+    async def one(plan: Plan) -> Outcome:
         async with gate:
-            return await carry_out(plan_of(seed, provider))
+            return await carry_out(plan)
 
-    return await asyncio.gather(*map(one, seeds))
+    return await asyncio.gather(*map(one, plans))
 
 
-def assert_nothing_was_found(outcomes: list[Outcome]) -> None:
+def assert_nothing_was_found(outcomes: Sequence[Outcome]) -> None:
     found = {outcome.plan.text: outcome.findings for outcome in outcomes if outcome.findings}
     assert found == {}, "to repeat one: python -m tests.chaos --seed N --provider local|docker"
-    assert sum(outcome.deaths for outcome in outcomes) >= len(outcomes) // 2  # some come too late to kill anything
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("seeds", LOCAL_SEEDS, ids=str)
-async def test_nothing_is_lost_doubled_or_left_over_when_a_server_is_killed(seeds: Sequence[int]) -> None:
-    assert_nothing_was_found(await carried_out("local", seeds))
+@pytest.mark.timeout(500)
+async def test_nothing_is_lost_doubled_or_left_over_when_a_server_is_killed() -> None:
+    """And the workload, when nothing is killed, passes every point."""
+    whole, *harmed = await carried_out([unharmed("local"), *(plan_of(seed, "local") for seed in LOCAL_SEEDS)])
+    assert_nothing_was_found([whole, *harmed])
+    assert not_passed(whole) == []
+    # Some come too late to kill anything.
+    assert sum(outcome.deaths + outcome.victims for outcome in harmed) >= len(harmed) // 2
 
 
 @pytest.mark.docker
 @pytest.mark.timeout(400)
 async def test_nor_where_sandboxes_are_containers() -> None:
-    assert_nothing_was_found(await carried_out("docker", DOCKER_SEEDS))
+    assert_nothing_was_found(await carried_out([plan_of(seed, "docker") for seed in DOCKER_SEEDS]))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -21,91 +20,15 @@ from typing import Any
 import httpx
 from socketio.exceptions import SocketIOError
 
-from agent_core.testing.model_server import ModelRequest
-from agent_core.testing.model_turns import Call, Turn, call, calls, finish, say
+from tests.chaos.script import PROGRAM, SECRET, SITE_PORT
 from tests.contract.webhooks.conftest import Receiver
 from tests.integration.server.conftest import Follower, ServerProcess, stored_events
 
 LIMIT_SECONDS = 120.0
 DYING_SECONDS = 3.0
-EFFECTS = "/workspace/effects"
-PARTS = frozenset({"kernel", "mcp", "subagents", "import", "rest", "fork"})
 _BIG = "a long message " * 80_000  # over a megabyte: kept as a blob
-_PROGRAM = """
-import json, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    if "id" not in asked:
-        continue
-    if asked["method"] == "tools/call":
-        open("/workspace/effects", "a").write("mcp\\\\n")
-    version = asked.get("params", {}).get("protocolVersion")
-    result = {
-        "initialize": {"protocolVersion": version, "capabilities": {"tools": {}},
-                       "serverInfo": {"name": "counter", "version": "1"}},
-        "tools/list": {"tools": [{"name": "count", "inputSchema": {"type": "object"}}]},
-        "tools/call": {"content": [{"type": "text", "text": "counted"}]},
-    }.get(asked["method"], {})
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
-"""
-
-
-def line(text: str) -> Turn:
-    return call("terminal", {"command": f"echo {text} >> {EFFECTS}"})
-
-
-def turns_of(phase: str, parts: frozenset[str]) -> list[Turn]:
-    """What the model says after the user's message that begins with this word."""
-    if phase == "TWO":
-        return [line("taken-back"), finish("two")]
-    if phase == "THREE":
-        return [line("third"), finish("three")]
-    turns = [line("first"), call("file_editor", {"command": "create", "path": "/workspace/notes", "file_text": "one"})]
-    if "kernel" in parts:
-        turns.append(call("execute_ipython_cell", {"code": f"open('{EFFECTS}', 'a').write('cell\\n')"}))
-    if "mcp" in parts:
-        turns.append(call("count"))
-    if "subagents" in parts:
-        turns.append(call("delegate", {"command": "spawn", "ids": ["a", "b"], "agent_types": ["bash"]}))
-        turns.append(call("delegate", {"command": "delegate", "tasks": {"a": "CHILD a", "b": "CHILD b"}}))
-    two = (
-        Call("terminal", {"command": f"echo left >> {EFFECTS}"}),
-        Call("file_editor", {"command": "view", "path": "/workspace/notes"}),
-    )
-    return [*turns, calls(*two), finish("one")]
-
-
-def wanted_lines(parts: frozenset[str]) -> list[str]:
-    """What is in the file of effects in the end, once each."""
-    wanted = ["first", "left", "third"]
-    wanted += ["cell"] if "kernel" in parts else []
-    wanted += ["mcp"] if "mcp" in parts else []
-    wanted += ["child-a", "child-b"] if "subagents" in parts else []
-    return sorted(wanted)
-
-
-def model(parts: frozenset[str]) -> Callable[[ModelRequest], Turn]:
-    """The scripted model: asked again after a kill it says the same again."""
-
-    def answer(request: ModelRequest) -> Turn:
-        if not request.json.get("tools"):
-            return say("A title")
-        phase, said = "", 0
-        for message in request.messages:
-            if message["role"] == "assistant":
-                said += 1
-            elif message["role"] == "user":
-                content = message["content"]
-                texts = [content] if isinstance(content, str) else [one.get("text", "") for one in content]
-                for text in texts:
-                    if text.startswith(("ONE", "TWO", "THREE", "CHILD")):
-                        phase, said = text.strip().partition("\n")[0], 0
-        if phase.startswith("CHILD"):
-            name = phase.split()[1]
-            return [line(f"child-{name}"), finish(f"{name} is done")][said]
-        return turns_of(phase.split()[0], parts)[said]
-
-    return answer
+_SKILL = "---\ntriggers: [boat]\n---\nBoats float."
+_SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}
 
 
 class WorkloadError(AssertionError):
@@ -116,44 +39,64 @@ class WorkloadError(AssertionError):
 class Workload:
     """One run: a server, its client, and what the client was told.
 
-    `kills` are the ``FAULT_POINT`` of each life of the server, in turn; when they are used up, it lives.
+    `kills` says how each life of the server ends, in turn: a ``FAULT_POINT``, or ``KILL@1.5`` and ``TERM@0.3``, a
+    signal so many seconds after it was started. When they are used up, it lives. `victim` is a word in the command line
+    of another process that is killed, and after how many seconds of its life.
     """
 
     server: ServerProcess
     receiver: Receiver
     model_url: str
+    plugin_url: str
     trace: Path
     kills: list[str]
     parts: frozenset[str]
-    rng: random.Random
+    victim: tuple[str, float] | None = None
     deaths: int = 0
+    victims: int = 0
     followers: dict[str, Follower] = field(default_factory=dict)
-    conversation_id: str = ""
-    fork_id: str = ""
-    import_id: str = ""
+    made: dict[str, str] = field(default_factory=dict)
+    """The ids of the conversations, by what they are for; ``""`` is the one that all is about."""
     title: str = ""
     webhook_id: str = ""
     _reviving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _cut: asyncio.Task[None] | None = None
+
+    @property
+    def conversation_id(self) -> str:
+        return self.made.get("", "")
 
     async def start(self) -> None:
         """Start the server until one lives long enough to say where it is."""
         while True:
             first = {"RUN_FIRST": "tests.chaos.points:arm", "FAULT_TRACE": str(self.trace)}
-            point = {"FAULT_POINT": self.kills.pop(0)} if self.kills else {}
+            chosen = self.kills.pop(0) if self.kills else ""
+            point = {"FAULT_POINT": chosen} if chosen and "@" not in chosen else {}
             kept = {name: value for name, value in self.server.environment.items() if name != "FAULT_POINT"}
             self.server.environment = {**kept, **first, **point}
+            self.spare()
+            self._cut = asyncio.create_task(self._end_at(chosen)) if "@" in chosen else None
             try:
                 await self.server.start()
                 return
-            except (RuntimeError, httpx.HTTPError) as error:
+            except (RuntimeError, httpx.HTTPError, AssertionError) as error:
                 if not await self.died():
                     raise
-                if not point:
-                    if self.server.returncode == -signal.SIGKILL:  # that was at a moment
-                        self.deaths += 1
-                        continue
+                if not chosen and self.server.returncode != -signal.SIGKILL:
                     raise WorkloadError(f"the server does not start: {self.server.printed()[-2000:]}") from error
                 self.deaths += 1
+
+    async def _end_at(self, moment: str) -> None:
+        name, _, seconds = moment.partition("@")
+        await asyncio.sleep(float(seconds))
+        with suppress(ProcessLookupError):
+            if not self.is_dead:
+                os.kill(self.server.pid, _SIGNALS[name])
+
+    def spare(self) -> None:
+        """Let this life of the server go on beyond the moment that was chosen for its end."""
+        if self._cut is not None:
+            self._cut.cancel()
 
     @property
     def is_dead(self) -> bool:
@@ -180,7 +123,10 @@ class Workload:
             while True:
                 try:
                     async with self.server.client() as client:
-                        return await client.request(method, path, **options)
+                        answer = await client.request(method, path, **options)
+                    if answer.status_code != 503:
+                        return answer
+                    await asyncio.sleep(0.1)
                 except httpx.HTTPError:
                     await self.died()
                     await self.revive()
@@ -205,9 +151,9 @@ class Workload:
         except TimeoutError:
             raise WorkloadError(f"after {LIMIT_SECONDS:g} s still not so: {what}") from None
 
-    async def follow(self, conversation_id: str) -> None:
+    async def follow(self, conversation_id: str, name: str = "") -> None:
         """Keep a socket client at a conversation, which connects again after each death."""
-        follower = self.followers.setdefault(conversation_id, Follower(self.server, conversation_id))
+        follower = self.followers.setdefault(conversation_id + name, Follower(self.server, conversation_id))
 
         async def connected() -> bool:
             if not follower.is_connected:
@@ -226,58 +172,133 @@ class Workload:
         await self.begin()
         await self.take_back()
         await self.upload()
-        if "import" in self.parts:
-            await self.bring_in()
-        if "rest" in self.parts:
-            await self.rest_and_wake()
-        if "fork" in self.parts:
-            await self.fork()
+        for part in ("queue", "import", "rest", "fork", "archive", "chat"):
+            if part in self.parts:
+                await getattr(self, f"have_{part}")()
         await self.change()
         # Whatever is still to be killed is killed at rest, too.
         await self.revive()
 
     async def configure(self) -> None:
-        options = {"enable_browsing": False, "enable_jupyter": "kernel" in self.parts, "enable_sub_agents": True}
-        counter = {"name": "counter", "command": "python3", "args": ["-c", _PROGRAM.replace("\\\\", "\\")]}
+        options: dict[str, Any] = {"enable_browsing": "browser" in self.parts, "enable_jupyter": "kernel" in self.parts}
+        options["enable_sub_agents"] = "subagents" in self.parts
+        if "condenser" in self.parts:
+            options["condenser"] = {"type": "llm", "max_size": 14, "keep_first": 2}
         settings: dict[str, Any] = {
             "llm_model": "openai/scripted",
             "llm_base_url": self.model_url,
             "llm_api_key": "k-123456",
+            "agent_options": options,
         }
-        settings |= {"agent_options": options}
         if "mcp" in self.parts:
+            counter = {"name": "counter", "command": "python3", "args": ["-c", PROGRAM]}
             settings["mcp_config"] = {"stdio_servers": [counter]}
+        if "confirm" in self.parts:
+            settings |= {"confirmation_mode": True, "security_analyzer": ""}
         await self.done("POST", "/api/settings", json=settings)
         await self.done("POST", "/api/secrets", 400, json={"name": "FIRST", "value": "value-one-123"})
-        await self.done("POST", "/api/secrets", 400, json={"name": "SECOND", "value": "value-two-123"})
-        await self.done("POST", "/api/webhooks", json={"url": self.receiver.url})
-        hooks = (await self.done("GET", "/api/webhooks")).json()["results"]
-        for extra in hooks[1:]:  # asked for twice, because the first answer was lost
-            await self.done("DELETE", f"/api/webhooks/{extra['id']}", 404)
-        self.webhook_id = hooks[0]["id"]
+        await self.done("POST", "/api/secrets", 400, json={"name": "SECOND", "value": SECRET})
+        self.webhook_id = await self.one("/api/webhooks", "results", {"url": self.receiver.url})
+        if "plugin" in self.parts:
+            await self.have_plugin()
+        if "keeping" in self.parts:
+            await self.have_kept()
+
+    async def one(self, path: str, listed: str, body: dict[str, Any]) -> str:
+        """The id of what is made so; of several, which were asked for since answers were lost, one is left."""
+        await self.done("POST", path, json=body)
+        made = (await self.done("GET", path)).json()[listed]
+        for extra in made[1:]:
+            await self.done("DELETE", f"{path}/{extra['id']}", 404)
+        return str(made[0]["id"])
+
+    async def have_plugin(self) -> None:
+        """A plugin that is installed, updated and switched, and another one that is removed."""
+        for path in ("", "boats"):
+            await self.done("POST", "/api/plugins", 409, json={"source": self.plugin_url, "ref": "old", "path": path})
+        await self.done("POST", "/api/plugins/tools/update", json={"ref": "main"})
+        for enabled in (False, True):
+            await self.done("PATCH", "/api/plugins/tools", json={"enabled": enabled})
+        await self.done("DELETE", "/api/plugins/boats", 404)
+
+    async def have_kept(self) -> None:
+        """Notes, skills, and a webhook that is changed."""
+        note = await self.one("/api/notes", "results", {"title": "Boats", "content": "They float."})
+        await self.done("PATCH", f"/api/notes/{note}", json={"content": "They sink."})
+        assert (await self.done("GET", "/api/notes", params={"query": "sink"})).json()["results"][0]["id"] == note
+        passing = await self.done("POST", "/api/notes", json={"title": "Passing", "content": "Of no use."})
+        await self.done("DELETE", f"/api/notes/{passing.json()['id']}", 404)
+        for other in (await self.done("GET", "/api/notes", params={"query": "Passing"})).json()["results"]:
+            await self.done("DELETE", f"/api/notes/{other['id']}", 404)
+        for name in ("boats", "rafts"):
+            await self.done("PUT", f"/api/skills/{name}", json={"content": _SKILL})
+        await self.done("PATCH", "/api/skills/boats", json={"enabled": False})
+        await self.done("DELETE", "/api/skills/rafts", 404)
+        await self.done("PATCH", f"/api/webhooks/{self.webhook_id}", json={"active": True})
 
     async def begin(self) -> None:
-        body = {"initial_user_msg": "ONE"}
-        made = await self.done("POST", "/api/conversations", json=body, headers={"Idempotency-Key": "begin"})
-        self.conversation_id = made.json()["conversation_id"]
+        await self.make("", "ONE")
         await self.follow(self.conversation_id)
+        if "second" in self.parts:
+            await self.follow(self.conversation_id, "second")
+        if "queue" in self.parts:
+            await self.make("queued", "QUEUED")
+        if "late" in self.parts:
+            await self.say("ALSO")
         await self.until_finished("one")
+        if "browser" in self.parts and self.victim is None:
+            await self.see_preview()
+
+    async def make(self, name: str, text: str) -> None:
+        body, headers = {"initial_user_msg": text}, {"Idempotency-Key": f"make-{name}"}
+        made = await self.done("POST", "/api/conversations", json=body, headers=headers)
+        self.made[name] = made.json()["conversation_id"]
 
     async def say(self, text: str) -> None:
         path = f"/api/conversations/{self.conversation_id}/message"
         await self.done("POST", path, json={"message": text}, headers={"Idempotency-Key": f"say-{text}"})
 
-    async def until_finished(self, word: str) -> None:
+    async def until_finished(self, word: str, name: str = "") -> None:
         """Wait until the agent is at rest and its last word was this, as the client sees it, by itself."""
+        where = self.made[name]
 
         async def finished() -> bool:
-            await self.follow(self.conversation_id)
-            frames = list(self.followers[self.conversation_id].events.values())
+            await self.follow(where)
+            frames = list(self.followers[where].events.values())
+            states = [(one.get("extras") or {}).get("agent_state") for one in frames]
+            latest = next(filter(None, reversed(states)), None)
+            if latest == "awaiting_user_confirmation":
+                yes = {"action": "change_agent_state", "args": {"agent_state": "user_confirmed"}}
+                await self.ask("POST", f"/api/conversations/{where}/events", json=yes)
             said = [n for n, one in enumerate(frames) if one.get("action") == "finish" and word in json.dumps(one)]
-            states = [(one.get("extras") or {}).get("agent_state") for one in frames[said[-1] :]] if said else []
-            return "finished" in states
+            messages = [n for n, one in enumerate(frames) if one.get("action") == "message" and one["source"] == "user"]
+            behind = max(said[-1:] + messages[-1:], default=0)
+            return bool(said) and "finished" in states[behind:]
 
-        await self.until(f"the run {word!r} has ended", finished)
+        try:
+            await self.until(f"the run {word!r} has ended", finished)
+        except WorkloadError as error:
+            frames = list(self.followers[where].events.values())[-3:]
+            raise WorkloadError(f"{error}; its last events are {json.dumps(frames)[-1500:]}") from None
+
+    async def see_preview(self) -> None:
+        """The page of the program in the background, as a browser of the user's opens it."""
+
+        async def shown() -> bool:
+            await self.follow(self.conversation_id)
+            ports = (await self.ask("GET", f"/api/conversations/{self.conversation_id}/ports")).json()["ports"]
+            link = next((httpx.URL(one["url"]) for one in ports if one["port"] == SITE_PORT), None)
+            if link is None:
+                return False
+            async with httpx.AsyncClient(timeout=20) as client:
+                host = link.netloc.decode()
+                here = link.copy_with(scheme="http", host="127.0.0.1", port=httpx.URL(self.server.url).port)
+                let_in = await client.get(here, headers={"host": host})
+                cookie = let_in.headers.get("set-cookie", "").split(";")[0]
+                page = await client.get(here.join("/"), headers={"host": host, "cookie": cookie})
+            return "<title>Quay" in page.text
+
+        await self.until("the preview is shown", shown)
 
     async def upload(self) -> None:
         path = f"/api/conversations/{self.conversation_id}/upload-files"
@@ -305,16 +326,17 @@ class Workload:
         await self.say("THREE")
         await self.until_finished("three")
 
-    async def bring_in(self) -> None:
+    async def have_import(self) -> None:
         said = {"action": "message", "source": "user", "timestamp": "2026-01-01T00:00:00", "args": {"content": _BIG}}
         made = await self.done(
             "POST", "/api/conversations/import", json=[{**said, "id": 0}], headers={"Idempotency-Key": "in"}
         )
-        self.import_id = made.json()["conversation_id"]
+        self.made["import"] = made.json()["conversation_id"]
 
-    async def rest_and_wake(self) -> None:
+    async def have_rest(self) -> None:
         """Nobody is there, so it is unloaded and its sandbox pauses; then somebody comes."""
-        await self.followers[self.conversation_id].disconnect()
+        for follower in self.followers.values():
+            await follower.disconnect()
 
         async def unloaded() -> bool:
             return bool((await self.info(self.conversation_id))["status"] == "STOPPED")
@@ -326,16 +348,38 @@ class Workload:
         found: dict[str, Any] = (await self.done("GET", f"/api/conversations/{conversation_id}")).json()
         return found
 
-    async def fork(self) -> None:
+    async def have_fork(self) -> None:
         path = f"/api/conversations/{self.conversation_id}/fork"
         made = await self.done("POST", path, json={}, headers={"Idempotency-Key": "fork"})
-        self.fork_id = made.json()["conversation_id"]
-        await self.follow(self.fork_id)
+        self.made["fork"] = made.json()["conversation_id"]
+        await self.follow(self.made["fork"])
+
+    async def have_queue(self) -> None:
+        await self.until_finished("queued", "queued")
+
+    async def have_archive(self) -> None:
+        """The conversation, taken out with its files and brought in as another one."""
+        file = (await self.done("GET", f"/api/conversations/{self.conversation_id}/archive")).content
+        headers = {"Idempotency-Key": "archive"}
+        made = await self.done("POST", "/api/conversations/import/archive", content=file, headers=headers)
+        self.made["archive"] = made.json()["conversation_id"]
+
+    async def have_chat(self) -> None:
+        """A chat; one whose answer was lost has begun another conversation, which is its user's to delete."""
+        body = {"model": "drydock", "messages": [{"role": "user", "content": "CHAT"}]}
+        made = await self.done("POST", "/v1/chat/completions", json=body)
+        self.made["chat"] = made.json()["conversation_id"]
+        listed = (await self.done("GET", "/api/conversations", params={"limit": 100})).json()["results"]
+        for one in {info["conversation_id"] for info in listed} - set(self.made.values()):
+            await self.done("DELETE", f"/api/conversations/{one}", 404)
 
     async def change(self) -> None:
         await self.done("POST", "/api/settings", json={"language": "de"})
         await self.done("PUT", "/api/secrets/SECOND", json={"name": "SECOND", "description": "changed"})
         await self.done("DELETE", "/api/secrets/FIRST", 404)
+        if "keeping" in self.parts:
+            path = f"/api/conversations/{self.conversation_id}/submit-feedback"
+            await self.done("POST", path, json={"polarity": "positive"})
         self.title = "Named by its user"
         await self.done("PATCH", f"/api/conversations/{self.conversation_id}", json={"title": self.title})
 
@@ -362,14 +406,14 @@ class Workload:
             with suppress(SocketIOError, httpx.HTTPError):
                 await follower.disconnect()
         await self.done("POST", f"/api/conversations/{self.conversation_id}/stop")
-        for conversation_id in (self.fork_id, self.import_id, self.conversation_id):
-            if conversation_id:
-                await self.done("DELETE", f"/api/conversations/{conversation_id}", 404)
+        for conversation_id in reversed(self.made.values()):
+            await self.done("DELETE", f"/api/conversations/{conversation_id}", 404)
         await self.done("DELETE", f"/api/webhooks/{self.webhook_id}", 404)
 
     async def end(self) -> None:
         """End the server as a service manager does; one that is killed meanwhile is started and ended again."""
         await self.revive()
+        self.spare()
         try:
             while (status := await self.server.stop()) == -signal.SIGKILL:
                 await self.revive()

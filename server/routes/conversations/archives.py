@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import tempfile
-import uuid
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, BinaryIO, Final
 
@@ -18,9 +18,16 @@ from server.conversation_manager.conversation_archives import export_archive, im
 from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.archives import ArchiveError
 from server.db.repositories.conversations import ConversationRecord
-from server.dependencies import IdentityDependency, OwnConversation, ServicesDependency
+from server.db.repositories.idempotency_keys import Attempt
+from server.dependencies import (
+    IdempotencyKey,
+    IdentityDependency,
+    OwnConversation,
+    ServicesDependency,
+    find_conversation,
+)
 from server.http.files import attachment
-from server.routes.conversations.new_conversation import ConversationReply, chosen_sandbox
+from server.routes.conversations.new_conversation import ConversationReply, chosen_sandbox, create_once
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
 from server.session.agents.models import ConversationModels
@@ -62,39 +69,51 @@ async def export_conversation(
     return StreamingResponse(body(), media_type=MEDIA_TYPE, headers=headers)
 
 
-@router.post("/import/archive", response_model=ConversationReply, responses=errors(400, 413), openapi_extra=_BODY)
+@router.post("/import/archive", response_model=ConversationReply, responses=errors(400, 409, 413), openapi_extra=_BODY)
 async def import_conversation_archive(
-    request: Request, services: ServicesDependency, identity: IdentityDependency
+    request: Request, services: ServicesDependency, identity: IdentityDependency, key: IdempotencyKey = None
 ) -> dict[str, Any]:
     """Make a stopped conversation of such a file, which goes on with the next message; nothing is left of a bad one."""
     user = await services.database.settings.get(identity.user_id)
     sandbox = await chosen_sandbox(services, user, SandboxOptions())
-    now = utc_now()
-    record = ConversationRecord(
-        id=uuid.uuid4().hex,
-        user_id=identity.user_id,
-        created_at=now,
-        last_updated_at=now,
-        trigger="gui",
-        llm_model=ConversationModels(user, services.settings).present().model,
-        options={SANDBOX: sandbox.model_dump(mode="json", exclude_none=True)},
-    )
+
+    async def make(attempt: Attempt) -> str:
+        if await find_conversation(services, identity, attempt.resource) is None:
+            now = utc_now()
+            record = ConversationRecord(
+                id=attempt.resource,
+                user_id=identity.user_id,
+                created_at=now,
+                last_updated_at=now,
+                trigger="gui",
+                llm_model=ConversationModels(user, services.settings).present().model,
+                options={SANDBOX: sandbox.model_dump(mode="json", exclude_none=True)},
+            )
+            try:
+                await import_archive(services.database, record, file)
+            except ArchiveError as error:
+                raise status_error(400, f"file: {error}") from error
+        return attempt.resource
+
+    status = ConversationStatus.STOPPED
     # A file without a name: nothing is left of it, however this ends.
     with tempfile.TemporaryFile(dir=services.database.data_dir) as file:
         try:
-            await _receive(request, file)
-            await import_archive(services.database, record, file)
-        except ArchiveError as error:
-            raise status_error(400, f"file: {error}") from error
+            digest = await _receive(request, file)
+            return await create_once(
+                services, key, make, user_id=identity.user_id, scope="archive", request=digest, status=status
+            )
         except ClientDisconnect as error:
             raise status_error(400, "the upload broke off") from error  # nobody is there to read it
         except OSError as error:
             raise status_error(507, f"The file cannot be kept: {error.strerror or error}; free some space") from error
-    reply = {"status": "ok", "conversation_id": record.id, "message": None}
-    return {**reply, "conversation_status": ConversationStatus.STOPPED.value}
 
 
-async def _receive(request: Request, file: BinaryIO) -> None:
+async def _receive(request: Request, file: BinaryIO) -> str:
+    """Take the body; returns its digest."""
+    digest = hashlib.sha256()
     async for part in request.stream():
+        digest.update(part)
         await asyncio.to_thread(file.write, part)
     await asyncio.to_thread(file.seek, 0)
+    return digest.hexdigest()

@@ -14,12 +14,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from ipaddress import ip_address
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from agent_core.destinations import PORTS, Destination, DestinationError, Destinations, is_public
 from agent_core.errors import DrydockError
+from server.db.data_folder import PLUGIN_SCRATCH
 from server.git_providers.kinds import Credentials
 from server.settings.plugin_source import PluginSource
 
@@ -104,15 +105,18 @@ class Fetched(NamedTuple):
         return cls(commit, files, frozenset(executables))
 
 
-async def fetch(source: PluginSource, destinations: Destinations, credentials: Credentials | None = None) -> Fetched:
+async def fetch(
+    source: PluginSource, destinations: Destinations, credentials: Credentials | None, *, scratch: Path
+) -> Fetched:
     """A plugin's files as they are at the moment; nothing of them is run, and nothing stays on this host.
 
-    `credentials` are for this address alone. Links and submodules are left out. Raises `PluginError`.
+    `credentials` are for this address alone; `scratch` is the folder in which it works. Links and submodules are left
+    out. Raises `PluginError`.
     """
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             places = await _places(source, destinations)
-            return await _fetched(source, places, credentials)
+            return await _fetched(source, places, credentials, scratch)
     except TimeoutError:
         raise PluginError(f"{source.url} was not fetched within {FETCH_SECONDS:g} s; try again") from None
     except OSError as error:  # no room for it, for example
@@ -130,8 +134,10 @@ async def _places(source: PluginSource, destinations: Destinations) -> list[Dest
     return places
 
 
-async def _fetched(source: PluginSource, places: Sequence[Destination], credentials: Credentials | None) -> Fetched:
-    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="drydock-plugin-")
+async def _fetched(
+    source: PluginSource, places: Sequence[Destination], credentials: Credentials | None, scratch: Path
+) -> Fetched:
+    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=PLUGIN_SCRATCH, dir=scratch)
     try:
         git = _Git(folder, _settings_for(source.url, places), credentials, source.url)
         await git.run("init", "-q", "--bare", "--template=", ".")

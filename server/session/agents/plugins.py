@@ -28,6 +28,7 @@ from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
+from server.db.data_folder import PLUGIN_SCRATCH
 from server.db.database import Database
 from server.db.errors import DatabaseError
 from server.db.repositories.plugins import SERVER, PluginRepository, StoredPlugin, owner_of
@@ -114,6 +115,7 @@ class Plugins:
         self._stored: PluginRepository = database.plugins
         self._settings = settings
         self._destinations = destinations
+        self._scratch = database.data_dir.absolute()
         self._fetching = asyncio.Semaphore(AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._failures: dict[PluginSource, _Failure] = {}
@@ -266,7 +268,8 @@ class Plugins:
     async def _made(self, owner: str, source: PluginSource, user: StoredSettings | None) -> InstalledPlugin:
         # An operator's is one at a time as it is, and conversations that wait for it do not wait for users'.
         async with _turn(self._fetching) if owner != SERVER else nullcontext():
-            fetched = await fetch(source, self._destinations, _credentials(source, user, self._settings))
+            credentials = _credentials(source, user, self._settings)
+            fetched = await fetch(source, self._destinations, credentials, scratch=self._scratch)
         stored = StoredPlugin(
             owner=owner,
             name=source.usual_name,
@@ -320,7 +323,7 @@ class Plugins:
     def _read_strictly(self, stored: StoredPlugin, fetched: Fetched) -> InstalledPlugin:
         """The plugin in these files, under its own name; `SkillValidationError`: they are none."""
         problems: list[SkillValidationError] = []
-        with tempfile.TemporaryDirectory(prefix="drydock-plugin-") as scratch:
+        with tempfile.TemporaryDirectory(prefix=PLUGIN_SCRATCH, dir=self._scratch) as scratch:
             folder = Path(scratch).resolve() / stored.name
             for name, content in fetched.files.items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)

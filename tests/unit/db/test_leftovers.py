@@ -17,7 +17,7 @@ from server.db.tables import chat_turns, webhook_positions
 
 
 def made(path: Path, age: float = 0.0) -> Path:
-    path.mkdir(parents=True) if path.name.startswith("drydock-") else path.write_text("x")
+    path.mkdir(parents=True) if path.name.startswith(("drydock-", ".plugin-")) else path.write_text("x")
     if path.is_dir():
         (path / "inside").write_text("x")
     os.utime(path, (time.time() - age,) * 2)
@@ -35,6 +35,7 @@ async def test_half_files_old_scratch_and_rows_of_nobody_go_and_all_else_stays(
     gone = [
         made(data / ".probe-0123456789abcdef"),
         made(data / ".secret.key.0123456789abcdef"),
+        made(data / ".plugin-0123abcd"),
         made(sandbox / "process.json.new"),
         made(scratch / "drydock-compiled-abc", OLD_SECONDS + 60),
         made(scratch / "drydock-check-abc", OLD_SECONDS + 60),
@@ -65,5 +66,5 @@ async def test_half_files_old_scratch_and_rows_of_nobody_go_and_all_else_stays(
     assert not [path for path in gone if path.exists()]
     assert not [path for path in stays if not path.exists()]
     assert [record.getMessage() for record in caplog.records if record.name == "server.db.leftovers"] == [
-        "removed what killed processes have left: 5 files and folders, 2 rows"
+        "removed what killed processes have left: 6 files and folders, 2 rows"
     ]

@@ -1,0 +1,53 @@
+"""Whatever writes into the database or the payloads is among the points at which `make chaos` kills a server."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.points import POINTS
+
+ROOT = Path(__file__).parents[2]
+_WRITES: Final = {"change", "execute", "append", "append_prepared"}
+_ELSEWHERE: Final = {
+    "server.db.database:Database.make_room": "zeros that are dropped again, at the start and at the end of a backup",
+    "server.db.event_store:SqlEventStore.delete": "for programs of one's own; a server deletes with the conversation",
+    "server.db.repositories.mcp_sign_ins:McpSignInRepository._change": "wants a browser of a user's",
+    "server.db.repositories.mcp_sign_ins:McpSignInRepository.take": "the same",
+    "server.db.repositories.plugins:PluginRepository.keep_only": "an operator's plugins, at the start",
+    "server.db.sealing_keys:check_key": "the first start, which `make chaos` ends at moments",
+    "server.db.sealing_keys:rotate_key": "`drydock rotate-key`, which has the folder for itself",
+}
+"""What is not in the table, and why."""
+
+
+def writing_functions() -> Iterator[str]:
+    """``module:Class.name`` of every function below `server` that asks the writer for a change."""
+    for path in sorted((ROOT / "server").rglob("*.py")):
+        if path.name == "writer.py":
+            continue
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.parse(path.read_text("utf-8")).body:
+            members = node.body if isinstance(node, ast.ClassDef) else [node]
+            owner = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+            for one in members:
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and any(map(_asks_writer, ast.walk(one))):
+                    yield f"{module}:{owner}{one.name}"
+
+
+def _asks_writer(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _WRITES):
+        return False
+    asked = node.func.value
+    name = asked.attr if isinstance(asked, ast.Attribute) else getattr(asked, "id", "")
+    return name in ("writer", "_writer")
+
+
+def test_whatever_writes_is_a_place_at_which_servers_are_killed() -> None:
+    found, known = set(writing_functions()), {point.function for point in POINTS}
+    assert "server.db.repositories.notes:NoteRepository.add" in found
+    assert sorted(found - known - _ELSEWHERE.keys()) == [], "add a point in tests/chaos/points.py, and what passes it"
+    assert sorted(_ELSEWHERE.keys() - found) == [], "does not write any more"
+    assert sorted(_ELSEWHERE.keys() & known) == [], "is in the table by now"
