@@ -66,7 +66,9 @@ async def resume_interrupted(
             queue.leave(ticket)
             raise
 
-    records = await conversations.in_states({state.value for state in BUSY_STATES})
+    busy = {state.value for state in BUSY_STATES}
+    await conversations.forget_places(busy)  # a server that is killed just then does not write down that a turn came
+    records = await conversations.in_states(busy)
     if not records:
         return
     queue.begin_after(max(record.waiting_number or 0 for record in records))

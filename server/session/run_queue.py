@@ -129,6 +129,7 @@ class RunQueue:
         waiting = self._queue.get(ticket)
         if waiting is None:
             waiting = _Waiting(ticket, next(self._numbers) if number is None else number, to_work=to_work)
+            waiting.is_kept = bool(number)  # written down before the server's last end; from 1 on
             self._queue[ticket] = waiting
             # Who waits already lacked something when it was last looked, and nothing has been freed since.
             if not (self._is_closed or self._lack(waiting) or self._problem()):

@@ -208,7 +208,7 @@ def audit_of_what_is_left(workload: Workload) -> list[str]:
     deadline = time.monotonic() + END_SECONDS
     while (left := list(processes_of(data_dir))) and time.monotonic() < deadline:
         time.sleep(0.1)
-    found += [f"a process is left: {one}" for one in left]
+    found += [f"a process is left: {one[:150]}" for one in left]
     return found
 
 
@@ -239,7 +239,7 @@ def processes_of(data_dir: Path) -> Iterator[str]:
                 continue
             known = command + place.joinpath("environ").read_bytes() + place.joinpath("mountinfo").read_bytes()
             if mark in known:
-                yield f"{pid} {command.replace(bytes(1), b' ').decode(errors='replace')[:120]}"
+                yield f"{pid} {command.replace(bytes(1), b' ').decode(errors='replace')}"
 
 
 async def audit_of_the_engine(workload: Workload) -> list[str]:

@@ -83,6 +83,7 @@ POINTS = (
     FaultPoint("conversation's option", f"{_DB}.conversations:ConversationRepository._extend", later=True),
     FaultPoint("life noted", "server.session.crash_guard:CrashGuard._write", later=True),
     FaultPoint("place in the queue", "server.session.run_queue:RunQueue._keep_place", part="queue"),
+    FaultPoint("places forgotten", f"{_DB}.conversations:ConversationRepository.forget_places"),
     FaultPoint("webhook changed", f"{_DB}.webhooks:WebhookRepository.update", part="keeping"),
     FaultPoint("note kept", f"{_DB}.notes:NoteRepository.add", part="keeping"),
     FaultPoint("notes indexed", f"{_DB}.notes:NoteRepository._index", part="keeping"),

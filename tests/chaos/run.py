@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import tempfile
@@ -52,16 +53,17 @@ _PARTS = {
 _APART = (("confirm", "subagents"), ("confirm", "chat"))
 """Of these the second has the last word."""
 VICTIMS = {
-    "runner": (" runner.sock", ""),
-    "bwrap": ("bwrap ", ""),
-    "network": ("slirp4netns ", ""),
-    "kernel": ("kernel_driver", "kernel"),
-    "browser driver": ("browser_driver", "browser"),
-    "browser": ("chromium", "browser"),
+    "runner": (r"\d+ \S*python3 .*run_module\(.runner", ""),
+    "bwrap": (r"\d+ \S*bwrap ", ""),
+    "network": (r"\d+ \S*slirp4netns ", ""),
+    "kernel driver": ("kernel_driver'", "kernel"),
+    "kernel": ("ipykernel", "kernel"),
+    "browser driver": ("browser_driver'", "browser"),
+    "browser": ("--remote-debugging", "browser"),
     "MCP program": ("for line in sys.stdin", "mcp"),
     "background": ("site.py", "browser"),
 }
-"""Other processes that are killed, by what is in their command lines; and the part that has them."""
+"""Other processes that are killed, by a pattern of their command lines; and the part that has them."""
 
 
 @dataclass(frozen=True)
@@ -230,20 +232,21 @@ def _published(git: GitServer) -> str:
 
 
 async def _kill_another(workload: Workload, name: str, seconds: float) -> None:
-    """Kill the first process that has this word in its command line, so many seconds after it was seen."""
-    word = VICTIMS[name][0]
-    while True:
+    """Kill the first process that fits its pattern, so many seconds after it was seen."""
+    pattern = re.compile(VICTIMS[name][0], re.DOTALL)
+
+    async def seen() -> list[str]:
+        found = await asyncio.to_thread(lambda: list(processes_of(workload.server.data_dir)))
+        return [one for one in found if pattern.search(one)]
+
+    while not await seen():  # noqa: ASYNC110 - other processes tell nobody
         await asyncio.sleep(0.1)
-        seen = await asyncio.to_thread(lambda: list(processes_of(workload.server.data_dir)))
-        if any(word in one for one in seen):
-            break
     await asyncio.sleep(seconds)
-    for one in await asyncio.to_thread(lambda: list(processes_of(workload.server.data_dir))):
-        if word in one:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(one.split()[0]), signal.SIGKILL)
-                workload.victims += 1
-                return
+    for one in await seen():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(one.split()[0]), signal.SIGKILL)
+            workload.victims += 1
+            return
 
 
 def _read_trace(trace: Path, outcome: Outcome) -> None:

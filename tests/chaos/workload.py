@@ -290,7 +290,7 @@ class Workload:
             link = next((httpx.URL(one["url"]) for one in ports if one["port"] == SITE_PORT), None)
             if link is None:
                 return False
-            async with httpx.AsyncClient(timeout=20) as client:
+            async with self.server.client() as client:
                 host = link.netloc.decode()
                 here = link.copy_with(scheme="http", host="127.0.0.1", port=httpx.URL(self.server.url).port)
                 let_in = await client.get(here, headers={"host": host})

@@ -183,6 +183,14 @@ class ConversationRepository(TableRepository):
         statement = update(conversations).where(conversations.c.id == conversation_id).values(values)
         return await self._writer.execute(statement) > 0
 
+    async def forget_places(self, waiting_states: Collection[str]) -> None:
+        """Clear the places in the queue of those that are in none of these states, in which nothing waits."""
+        table = conversations.c
+        rests = table.agent_state.is_(None) | table.agent_state.not_in(waiting_states)
+        await self._writer.execute(
+            update(conversations).where(table.waiting_number.is_not(None), rests).values(waiting_number=None)
+        )
+
     async def add_pr_number(self, conversation_id: str, number: int) -> bool:
         """Add the number of a pull or merge request behind those that it has; False: there is no such conversation."""
         return await self._extend(conversation_id, conversations.c.pr_number, lambda numbers: [*numbers, number])

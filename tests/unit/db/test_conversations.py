@@ -257,3 +257,11 @@ async def test_pages_are_found_through_an_index(database: Database) -> None:
     assert "USING INDEX ix_conversations_repository " in await listing(selected_repository="o/n")
     both = await listing(selected_repository="o/n", trigger="gui")
     assert "USING INDEX ix_conversations_repository_trigger" in both
+
+
+async def test_only_what_may_wait_keeps_its_place_in_the_queue(database: Database) -> None:
+    for name, state in (("works", "running"), ("rests", "finished"), ("new", None)):
+        await database.conversations.create(ConversationRecord(id=name, agent_state=state, waiting_number=3))
+    await database.conversations.forget_places({"running"})
+    found = {one.id: one.waiting_number for one in await database.conversations.of_all_users(after="", limit=9)}
+    assert found == {"works": 3, "rests": None, "new": None}
