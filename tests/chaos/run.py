@@ -15,9 +15,16 @@ import traceback
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from agent_core.testing.model_server import ModelServer
-from tests.chaos.audit import audit_of_the_engine, audit_of_the_run, audit_of_what_is_left, processes_of
+from tests.chaos.audit import (
+    audit_of_the_engine,
+    audit_of_the_run,
+    audit_of_what_is_left,
+    networks_of,
+    processes_of,
+)
 from tests.chaos.points import POINTS, FaultPoint, Side, pass_name
 from tests.chaos.script import PLUGIN, model
 from tests.chaos.workload import Workload
@@ -26,7 +33,7 @@ from tests.contract.workspace.git_server import GitServer
 from tests.contract.workspace.git_server import git as run_git
 from tests.integration.server.conftest import ServerProcess
 
-RUN_SECONDS = 400.0
+RUN_SECONDS = 900.0
 _ENVIRONMENT = {
     "DRYDOCK_IDLE_UNLOAD_SECONDS": "1",
     "DRYDOCK_CULL_INTERVAL_SECONDS": "0.3",
@@ -52,18 +59,31 @@ _PARTS = {
 }
 _APART = (("confirm", "subagents"), ("confirm", "chat"))
 """Of these the second has the last word."""
+
+
+class Victim(NamedTuple):
+    """Another process that is killed: by a pattern of its command line, and the part of the workload that has it.
+
+    `lines` are those whose actions may say in words of their own that they came to nothing.
+    """
+
+    pattern: str
+    part: str = ""
+    lines: frozenset[str] = frozenset()
+
+
+_SITE = frozenset({"visit", "sent"})
 VICTIMS = {
-    "runner": (r"\d+ \S*python3 .*run_module\(.runner", ""),
-    "bwrap": (r"\d+ \S*bwrap ", ""),
-    "network": (r"\d+ \S*slirp4netns ", ""),
-    "kernel driver": ("kernel_driver'", "kernel"),
-    "kernel": ("ipykernel", "kernel"),
-    "browser driver": ("browser_driver'", "browser"),
-    "browser": ("--remote-debugging", "browser"),
-    "MCP program": ("for line in sys.stdin", "mcp"),
-    "background": ("site.py", "browser"),
+    "runner": Victim(r"\d+ \S*python3 .*run_module\(.runner", lines=_SITE | {"cell", "mcp"}),
+    "bwrap": Victim(r"\d+ \S*bwrap ", lines=_SITE | {"cell", "mcp"}),
+    "network": Victim(r"\d+ \S*slirp4netns "),
+    "kernel driver": Victim("kernel_driver'", "kernel", frozenset({"cell"})),
+    "kernel": Victim(r"kernel\.json", "kernel", frozenset({"cell"})),
+    "browser driver": Victim("browser_driver'", "browser", _SITE),
+    "browser": Victim("--remote-debugging", "browser", _SITE),
+    "MCP program": Victim("for line in sys.stdin", "mcp", frozenset({"mcp"})),
+    "background": Victim(r"\d+ \S*python3 site\.py", "browser", _SITE),
 }
-"""Other processes that are killed, by a pattern of their command lines; and the part that has them."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +151,7 @@ def plan_of(seed: int, provider: str) -> Plan:
             kills = [f"{pass_name(number, side)}:1", _moment(rng, 1.0), _moment(rng, 1.5)]
         case 3 if provider == "local":
             name = rng.choice(sorted(VICTIMS))
-            parts |= {VICTIMS[name][1]} - {""}
+            parts |= {VICTIMS[name].part} - {""}
             victim = name, rng.uniform(0.0, 2.0)
             kills = [_moment(rng, 12.0, "KILL")] if rng.random() < 0.3 else []
         case _:
@@ -143,6 +163,8 @@ def plan_of(seed: int, provider: str) -> Plan:
     if any(POINTS[int(one.split(":")[0])].later for one in kills[:1] if "@" not in one):
         kills.insert(0, _AT_WORK)
     parts |= {POINTS[int(one.split(":")[0])].part for one in kills if "@" not in one} - {""}
+    if provider != "local":
+        parts.discard("browser")  # the usual image has none
     for one, other in _APART:
         if other in parts:
             parts.discard(one)
@@ -195,10 +217,12 @@ async def carry_out(plan: Plan) -> Outcome:
                     workload.kills.clear()
                     for task in tasks:
                         task.cancel()
-                    outcome.findings += await audit_of_the_run(workload)
+                    excused = VICTIMS[plan.victim[0]].lines if workload.victims and plan.victim else frozenset()
+                    outcome.findings += await audit_of_the_run(workload, excused)
+                    networks = networks_of(server.data_dir)
                     await workload.leave()
                     await workload.end()
-                    outcome.findings += await asyncio.to_thread(audit_of_what_is_left, workload)
+                    outcome.findings += await asyncio.to_thread(audit_of_what_is_left, workload, networks)
                     if plan.provider == "docker":
                         outcome.findings += await audit_of_the_engine(workload)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what this run found
@@ -233,7 +257,7 @@ def _published(git: GitServer) -> str:
 
 async def _kill_another(workload: Workload, name: str, seconds: float) -> None:
     """Kill the first process that fits its pattern, so many seconds after it was seen."""
-    pattern = re.compile(VICTIMS[name][0], re.DOTALL)
+    pattern = re.compile(VICTIMS[name].pattern, re.DOTALL)
 
     async def seen() -> list[str]:
         found = await asyncio.to_thread(lambda: list(processes_of(workload.server.data_dir)))

@@ -100,7 +100,8 @@ def turns_of(phase: str, parts: frozenset[str]) -> Sequence[Said]:
         turns.append(call("delegate", {"command": "delegate", "tasks": {"a": "CHILD a", "b": "CHILD b"}}))
     if "browser" in parts:
         site = {"command": "create", "path": "/workspace/site.py", "file_text": _SITE}
-        begin = "(python3 site.py >/dev/null 2>&1 &); until curl -s localhost:8123 >/dev/null; do sleep 0.05; done"
+        wait = f"for n in $(seq 99); do curl -s localhost:{SITE_PORT} && break; sleep 0.05; done"
+        begin = f"(python3 site.py >/dev/null 2>&1 &); {wait}"
         turns += [call("file_editor", site), call("terminal", {"command": f"cd /workspace; {begin}"})]
         turns += [call("browser", {"code": f"goto('http://localhost:{SITE_PORT}/visit')", "security_risk": "LOW"})]
         turns.append(_click)

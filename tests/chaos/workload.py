@@ -24,7 +24,7 @@ from tests.chaos.script import PROGRAM, SECRET, SITE_PORT
 from tests.contract.webhooks.conftest import Receiver
 from tests.integration.server.conftest import Follower, ServerProcess, stored_events
 
-LIMIT_SECONDS = 120.0
+LIMIT_SECONDS = 240.0
 DYING_SECONDS = 3.0
 _BIG = "a long message " * 80_000  # over a megabyte: kept as a blob
 _SKILL = "---\ntriggers: [boat]\n---\nBoats float."

@@ -75,8 +75,13 @@ async def test_a_conversation_goes_to_another_server_with_its_workspace_and_goes
         # By REST, and what is no such file.
         async with first.client() as source:
             content = (await source.get(f"/api/conversations/{made}/archive")).content
-        answer = await client.post("/api/conversations/import/archive", content=content)
+        once = {"Idempotency-Key": "moved"}
+        answer = await client.post("/api/conversations/import/archive", content=content, headers=once)
         assert (answer.status_code, answer.json()["conversation_status"]) == (200, "STOPPED")
+        again = await client.post("/api/conversations/import/archive", content=content, headers=once)
+        assert again.json() == answer.json(), "an answer that was lost is asked for again"
+        other = await client.post("/api/conversations/import/archive", content=content[:-1], headers=once)
+        assert (other.status_code, other.json()["code"]) == (422, "key_reused")
         count = len((await client.get("/api/conversations")).json()["results"])
         answer = await client.post("/api/conversations/import/archive", content=content[:-5000])
         assert answer.status_code == 400
