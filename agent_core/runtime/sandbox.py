@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from agent_core.runtime.workspace_archive import WritableFile
+
 SandboxState = Mapping[str, str]
 """Strings from which another process can find the sandbox again; JSON."""
 
@@ -165,6 +167,13 @@ class Sandbox(Protocol):
 
     async def snapshot(self) -> str:
         """Keep the present workspace; returns a name for it."""
+
+    async def archive(self, file: WritableFile) -> list[str]:
+        """Write a tar file of the workspace as it is, whatever the sandbox does; nothing is started, paused or changed.
+
+        Returns the paths that are not in it. Each file is as it is when it is read. Raises `SandboxError` (``lost``:
+        there is no workspace), and what `file` raises.
+        """
 
     async def usage(self) -> DiskUsage | None:
         """What its files take on the disk, seen from outside (None: cannot be seen); cheap to ask."""

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 TAKE_SECONDS = 30.0
 RESTORE_SECONDS = 120.0
+SLOWEST = 5 * 1024**2
+"""Bytes that are unpacked in a second, at least."""
 MOMENTS = 500
 MAX_PACK = 1024**3
 
@@ -142,7 +144,8 @@ async def unpack(sandbox: SandboxAccess, parts: AsyncIterator[bytes]) -> None:
         await sandbox.request("workspace.unpack", {"offset": offset}, blob=part, limit_seconds=RESTORE_SECONDS)
         offset += len(part)
     args = {"offset": offset, "eof": True}
-    await sandbox.request("workspace.unpack", args, blob=b"", limit_seconds=RESTORE_SECONDS)
+    limit = RESTORE_SECONDS + offset / SLOWEST
+    await sandbox.request("workspace.unpack", args, blob=b"", limit_seconds=limit)
 
 
 def name_of(conversation_id: str, event_id: int) -> str:

@@ -23,6 +23,7 @@ from agent_core.runtime.sandbox import (
     SandboxState,
     SandboxStatus,
 )
+from agent_core.runtime.workspace_archive import WorkspaceArchive, WritableFile
 from runtime_images.runner import wire
 
 SendFrame = Callable[[Mapping[str, Any], bytes | None], None]
@@ -403,6 +404,10 @@ class FakeSandbox:
 
     async def snapshot(self) -> str:
         return f"snapshot-of-{self.spec.conversation_id}"
+
+    async def archive(self, file: WritableFile) -> list[str]:
+        with WorkspaceArchive(file, 0) as archive:
+            return archive.left_out
 
     async def usage(self) -> DiskUsage | None:
         return self.files

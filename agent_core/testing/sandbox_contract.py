@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +21,30 @@ from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConne
 from agent_core.runtime.channel.tunnels import PortError
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxLimits, SandboxProvider, SandboxSpec, SandboxState, SandboxStatus
+from agent_core.runtime.snapshots import plant
 
 LIMITS = SandboxLimits(
     memory=512 * 1024**2, cpus=2.0, processes=100, tmp_size=16 * 1024**2, start_seconds=30.0, stop_seconds=3.0
 )
+
+
+_ODD_FILES = r"""
+mkdir -p a/b/empty 'odd
+name' node_modules/x .git/objects locked; printf x > .git/objects/o; chmod 0444 .git/objects/o
+head -c 9000000 /dev/urandom > large; : > empty; printf 1 > -dash; printf 2 > 'odd
+name/ spaced  "quoted" \'; printf 3 > $'not-utf8-\xff\xfe'; printf 4 > "$(printf 'n%.0s' $(seq 200))"
+printf 5 > a/tool; chmod 0751 a/tool; ln a/tool a/b/same; ln -s /etc/passwd out; ln -s a/tool in; ln -s nowhere lost
+mkfifo pipe; printf 6 > locked/file; chmod 0400 locked/file; chmod 0555 locked; chmod 0711 a
+printf 7 > node_modules/x/y; touch -d '2001-02-03 04:05:06' a/tool; touch -d '2002-02-03 04:05:06' a/b
+"""
+_LISTED = r"""
+find . -mindepth 1 -type d -printf '%m %p\n' -o -type l -printf '%l %p\n' | LC_ALL=C sort; stat -c %Y a/b
+find . -type f -printf '%m %n %Ts %p\n' | LC_ALL=C sort; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 cksum
+"""
+
+
+async def _nothing() -> None:
+    """It goes on as it is."""
 
 
 @dataclass(eq=False)
@@ -251,6 +272,32 @@ class SandboxLifecycleContract:
         assert first
         assert first != second
         assert await output(sandbox, "cat link") == "x"
+
+    async def test_its_workspace_can_be_read_whatever_it_does_and_planted_in_another(
+        self, kit: SandboxKit, tmp_path: Path
+    ) -> None:
+        first = kit.connect()
+        await output(first, _ODD_FILES)
+        wanted = await output(first, _LISTED)
+        assert wanted.count("\n") > 12
+        archives: list[Path] = []
+        for settle in (_nothing, first.sandbox.pause, first.stop):
+            await settle()
+            status = await first.sandbox.poll()
+            with (tmp_path / f"{len(archives)}.tar").open("wb") as file:
+                assert await kit.provider.restore(kit.spec(), first.sandbox.state).archive(file) == []
+            assert await first.sandbox.poll() is status
+            archives.append(Path(file.name))
+        assert {archive.read_bytes() for archive in archives} == {archives[0].read_bytes()}
+        second = kit.connect("second")
+        for attempt in archives[:2]:  # what was broken off is done again
+            await plant(attempt, second)
+            assert not attempt.exists()
+            assert await output(second, _LISTED) == wanted
+        await second.stop()
+        await second.sandbox.destroy()
+        with pytest.raises(SandboxError, match="gone"), (tmp_path / "none").open("wb") as file:
+            await second.sandbox.archive(file)
 
     async def test_a_start_that_takes_too_long_ends_with_the_reason_and_leaves_nothing(self, kit: SandboxKit) -> None:
         sandbox = kit.connect(limits=replace(LIMITS, start_seconds=0.001))

@@ -128,7 +128,10 @@ def _run_recording(options: argparse.Namespace) -> int:
     return gave
 
 
-_OWN_OPTIONS: Final = {"backup": ("file", "replace", "with_key"), "restore": ("file", "replace", "take_over")}
+_OWN_OPTIONS: Final = {
+    "backup": ("file", "replace", "with_key", "with_workspaces", "keep", "quiet"),
+    "restore": ("file", "replace", "take_over"),
+}
 """Options of commands that are no settings."""
 
 _DOORS: Final = {"acp": "server.doors.acp.agent", "mcp": "server.doors.mcp.command"}
@@ -217,6 +220,19 @@ def _add_backup(making: argparse.ArgumentParser, restoring: argparse.ArgumentPar
     making.add_argument(
         "--without-key", action="store_false", dest="with_key", help="leave out the key to the stored secrets"
     )
+    making.add_argument(
+        "--workspaces",
+        action="store_true",
+        dest="with_workspaces",
+        help="the files in the sandboxes, too, each as it is when it is read",
+    )
+    making.add_argument(
+        "--keep",
+        type=int,
+        metavar="N",
+        help="name a folder as file: it gets one named by the time, and the newest N of this server's stay in it",
+    )
+    making.add_argument("--quiet", action="store_true", help="say only what went wrong")
     restoring.add_argument("file", type=Path, help="the backup; - for standard input")
     restoring.add_argument(
         "--force", action="store_true", dest="replace", help="move what is in the data folder into a folder in it"

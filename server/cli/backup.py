@@ -4,78 +4,160 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
+import re
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from server.db.backup import Backup, BackupError, BackupMade, BackupSource
+from server.cli.workspaces import SandboxWorkspaces
+from server.db.backup import COPY_NAME, Backup, BackupEnd, BackupMade, BackupSource
 from server.db.blobs import sync_folder
 from server.db.data_folder import LAST_BACKUP
-from server.settings.settings import Settings
+from server.db.errors import BackupError
+from server.db.temporary_files import temporary_file
+from server.settings.settings import MEGABYTE, Settings
 
 STANDARD: Final = Path("-")
 """Stands for standard input or output."""
 
 
-def backup(settings: Settings, out: TextIO, *, file: Path, replace: bool = False, with_key: bool = True) -> int:
-    """Write the backup of a server's data folder into `file`, whole or not at all; returns the exit status."""
+INCOMPLETE: Final = 1
+"""Exit status of a backup that was made, but for workspaces that could not be read."""
+_NAMED: Final = 20
+"""Conversations of which each has a line of its own."""
+
+
+def backup(
+    settings: Settings,
+    out: TextIO,
+    *,
+    file: Path,
+    replace: bool = False,
+    with_key: bool = True,
+    with_workspaces: bool = False,
+    keep: int | None = None,
+    quiet: bool = False,
+) -> int:
+    """Write the backup of a server's data folder into `file`, whole or not at all; returns the exit status.
+
+    With `keep`, `file` is a folder, in which the newest so many of this server's backups stay. `quiet`: only what went
+    wrong is said.
+    """
     data_dir = settings.data_dir.absolute()
     source = BackupSource.of(data_dir, settings.database_url, has_payloads=settings.blob_store_class is None)
-    with ending_cleanly():
+    kept = None if keep is None else KeptBackups(file, source.instance_id(), keep)
+    target = file if kept is None else kept.next()
+    tell = _no_words if quiet else say
+    with ending_cleanly(), ExitStack() as stack:
+        workspaces = stack.enter_context(SandboxWorkspaces(settings)) if with_workspaces else None
+        reserve = settings.disk_reserve_mb * MEGABYTE if _same_disk(target, data_dir) else 0
+        made = Backup(source, with_key=with_key, say=tell, workspaces=workspaces, reserve=reserve)
         try:
-            end, size = _write(Backup(source, with_key=with_key, say=say), file, data_dir, replace=replace)
+            end, size = _write(made, target, data_dir, replace=replace)
         except OSError as error:
-            raise BackupError(f"the backup {file} cannot be written ({error.strerror or error})") from error
-    _note(data_dir, file, size)
-    lines = out if file != STANDARD else sys.stderr
-    lines.write(
-        f"Backup of {data_dir} in {file}: {end.conversations} conversations, {end.events} events, {end.payloads} large "
-        f"payloads, {size / 1024**2:.1f} MiB.\n"
+            raise BackupError(f"the backup {target} cannot be written ({error.strerror or error})") from error
+    _note(data_dir, target, size)
+    if kept is not None:
+        kept.remove_older()
+    if not quiet:
+        lines = out if file != STANDARD else sys.stderr
+        lines.writelines(f"{line}\n" for line in _lines(end, size, settings, target, with_key=with_key))
+    return _complain(end)
+
+
+def _lines(end: BackupEnd, size: int, settings: Settings, file: Path, *, with_key: bool) -> Iterator[str]:
+    """What a backup is, and what is not in it by choice."""
+    workspaces = f", {len(end.workspaces)} workspaces" if end.workspaces else ""
+    yield (
+        f"Backup of {settings.data_dir.absolute()} in {file}: {end.conversations} conversations, {end.events} events, "
+        f"{end.payloads} large payloads{workspaces}, {size / 1024**2:.1f} MiB."
     )
     if with_key:
-        lines.write("It holds the key to the stored secrets: keep it as safe as those, or use --without-key.\n")
+        yield "It holds the key to the stored secrets: keep it as safe as those, or use --without-key."
     else:
-        lines.write("It does not hold the key to the stored secrets: keep a copy of secret.key elsewhere.\n")
+        yield "It does not hold the key to the stored secrets: keep a copy of secret.key elsewhere."
     if settings.blob_store_class is not None:
-        lines.write("Large payloads are in a store of your own (blob_store_class), and not in it.\n")
+        yield "Large payloads are in a store of your own (blob_store_class), and not in it."
+    if end.gone:
+        yield f"Conversations that have no workspace any more: {', '.join(end.gone[:_NAMED])} ({len(end.gone)} in all)."
+    for conversation_id, count in list(end.left_out.items())[:_NAMED]:
+        yield f"{count} files in the workspace of {conversation_id} could not be read, and are not in it."
+
+
+def _complain(end: BackupEnd) -> int:
+    """Say what should be in a backup, and is not; returns the exit status."""
     if end.missing:
-        lines.write(
-            f"{len(end.missing)} large payloads were damaged or missing on this server already ({end.missing[0]}).\n"
-        )
-    return 0
+        say(f"{len(end.missing)} large payloads were damaged or missing on this server already ({end.missing[0]}).")
+    for conversation_id, why in list(end.skipped.items())[:_NAMED]:
+        say(f"The workspace of {conversation_id} is not in it: {why}")
+    if len(end.skipped) > _NAMED:
+        say(f"Nor are those of {len(end.skipped) - _NAMED} other conversations.")
+    return INCOMPLETE if end.skipped else 0
+
+
+def _no_words(_line: str) -> None:
+    pass
+
+
+def _same_disk(file: Path, data_dir: Path) -> bool:
+    with suppress(OSError):
+        return file == STANDARD or file.parent.stat().st_dev == data_dir.stat().st_dev
+    return False
+
+
+class KeptBackups:
+    """A folder with backups of one server, named by it and the time, of which the newest `keep` stay."""
+
+    def __init__(self, folder: Path, instance_id: str, keep: int) -> None:
+        if keep < 1:
+            raise BackupError(f"--keep {keep}: keep one at least")
+        if not folder.is_dir():
+            raise BackupError(f"--keep is for a folder of backups, and {folder} is none; make it first")
+        self._folder, self._keep = folder, keep
+        self._prefix = f"drydock-{instance_id}-"
+
+    def next(self) -> Path:
+        return self._folder / f"{self._prefix}{datetime.now(UTC):%Y%m%dT%H%M%SZ}.drydock"
+
+    def remove_older(self) -> None:
+        """Remove those beyond the number; what is named otherwise stays."""
+        name = re.compile(rf"{re.escape(self._prefix)}\d{{8}}T\d{{6}}Z\.drydock")
+        found = sorted(path for path in self._folder.iterdir() if name.fullmatch(path.name))
+        for old in found[: -self._keep]:
+            try:
+                old.unlink(missing_ok=True)
+            except OSError as error:
+                say(f"{old} is older than the {self._keep} that are kept, and cannot be removed: {error.strerror}")
 
 
 def _write(made: Backup, file: Path, data_dir: Path, *, replace: bool) -> BackupMade:
-    name = secrets.token_hex(4)
     if file == STANDARD:
         if sys.stdout.isatty():
             raise BackupError("a backup is nothing to look at; send the output into a file or another program")
-        done = made.write(sys.stdout.buffer, data_dir / f".backup-{name}.db")
+        with temporary_file(data_dir, COPY_NAME, ".db") as (copy, _):
+            done = made.write(sys.stdout.buffer, copy, is_beside=False)
         sys.stdout.flush()
         return done
     if file.is_dir():
-        raise BackupError(f"{file} is a folder; name a file in it")
+        raise BackupError(f"{file} is a folder; name a file in it, or say with --keep how many are to stay there")
     if not file.parent.is_dir():
         raise BackupError(f"there is no folder {file.parent}; make it first")
     if file.exists() and not replace:
         raise BackupError(f"{file} exists; name another file, or have it replaced with --force")
-    temporary = file.with_name(f".{file.name}.{name}")
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
-            done = made.write(target, temporary.with_name(f"{temporary.name}.db"))
-            target.flush()
-            os.fsync(target.fileno())
+    with ExitStack() as stack:
+        path, target = stack.enter_context(temporary_file(file.parent, file.name))
+        copy, _ = stack.enter_context(temporary_file(file.parent, file.name, ".db"))
+        done = made.write(target, copy)
+        target.flush()
+        os.fsync(target.fileno())
         if not replace and file.exists():
             raise BackupError(f"{file} was made meanwhile; name another file, or have it replaced with --force")
-        temporary.replace(file)
+        path.replace(file)
         sync_folder(file.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
     return done
 
 

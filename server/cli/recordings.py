@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, TextIO, TypeVar
 
 from agent_core.errors import DrydockError
 from drydock_client import ClientError, DrydockClient
+from server.db.temporary_files import temporary_file
 from server.settings.running_server import client_of, words_of
 
 T = TypeVar("T")
@@ -93,12 +94,14 @@ def export_whole(
         if file == STANDARD:
             _answer(client, _write(client.export(conversation_id), sys.stdout.buffer))
             return 0
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target:
-            try:
-                _answer(client, _write(client.export(conversation_id), target))
-            except BaseException:
-                file.unlink()
-                raise
+        if os.path.lexists(file):
+            raise FileExistsError
+        with temporary_file(file.parent, file.name) as (path, target):
+            _answer(client, _write(client.export(conversation_id), target))
+            os.fsync(target.fileno())
+            if os.path.lexists(file):  # made meanwhile
+                raise FileExistsError
+            path.replace(file)
     except FileExistsError as error:
         raise DrydockError(f"{file} exists; name another file") from error
     except OSError as error:

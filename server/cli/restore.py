@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TextIO
 
 from server.cli.backup import STANDARD, ending_cleanly, say
-from server.db.backup import BackupError
+from server.cli.workspaces import SandboxWorkspaces
+from server.db.errors import BackupError
 from server.db.restore import Restore, RestoredBackup
 from server.settings.settings import Settings
 
@@ -21,8 +22,8 @@ def restore(settings: Settings, out: TextIO, *, file: Path, replace: bool = Fals
             "out, or restore that database with its own means"
         )
     data_dir = settings.data_dir.absolute()
-    made = Restore(data_dir, take_over=take_over, replace=replace, say=say)
-    with ending_cleanly():
+    with ending_cleanly(), SandboxWorkspaces(settings) as sandboxes:
+        made = Restore(data_dir, take_over=take_over, replace=replace, say=say, is_here=sandboxes.is_here)
         try:
             with nullcontext(sys.stdin.buffer) if file == STANDARD else file.open("rb") as source:
                 restored = made.read(source, 0 if file == STANDARD else file.stat().st_size)
@@ -38,6 +39,11 @@ def _tell(restored: RestoredBackup, data_dir: Path, out: TextIO, *, take_over: b
         f"Restored into {data_dir} what was there at {header.made_at:%Y-%m-%d %H:%M:%S} UTC: {end.conversations} "
         f"conversations, {end.events} events, {end.payloads} large payloads.\n"
     )
+    waiting = len(end.workspaces) - len(restored.kept)
+    if waiting:
+        out.write(f"The files of {waiting} workspaces are put into their sandboxes when their conversations go on.\n")
+    if restored.kept:
+        out.write(f"{len(restored.kept)} sandboxes are still here, and keep the files that they have by now.\n")
     if restored.replaced is not None:
         out.write(f"What was in the folder before is in {restored.replaced}: remove it when nothing is missed.\n")
     if not restored.has_key:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
+import json
 import sqlite3
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy import make_url
 
-from agent_core.errors import DrydockError
 from agent_core.events.store import parent_of
 from agent_core.version import VERSION
 from server.auth.identity import TOKEN_FILE
@@ -24,27 +22,21 @@ from server.db.archives import ArchiveWriter
 from server.db.blobs import folder_name
 from server.db.data_folder import ID_FILE, SEED_FOLDER
 from server.db.database import BLOB_FOLDER, DATABASE_FILE, KEY_FILE
+from server.db.errors import BackupError
+from server.db.progress import ProgressTeller, Say
 from server.db.sealing_keys import next_key_file
 from server.db.sqlite import copy_database, damage_of
+from server.db.workspace_copies import WorkspaceCopies, Workspaces, need_room
 
 FORMAT: Final = 1
 HEADER: Final = "drydock-backup.json"
 """The first member of a backup, which is a tar file."""
+COPY_NAME: Final = "backup"
+"""The copies of the database in the data folder are temporary files of this name, with the suffix ``.db``."""
 END: Final = "checksums.json"
 """The last one: a backup without it is torn."""
 
-PROGRESS_SECONDS = 1.0
-_MIB = 1024 * 1024
-
-Say = Callable[[str], None]
-"""Takes one line for people: how far it has come."""
-
-
 KIND: Final = "backup of a server"
-
-
-class BackupError(DrydockError):
-    """A backup could not be made, or cannot be used; the message says why, and what to do."""
 
 
 class BackupHeader(BaseModel):
@@ -62,7 +54,11 @@ class BackupHeader(BaseModel):
 
 
 class BackupEnd(BaseModel):
-    """Size and SHA-256 of each file in a backup, and what those hold. `missing`: payloads that the server had lost."""
+    """Size and SHA-256 of each file in a backup, and what those hold. `missing`: payloads that the server had lost.
+
+    `workspaces`: conversations whose files were read from their sandboxes; `skipped`: those where that failed, and why;
+    `gone`: those whose sandbox is there no more; `left_out`: how many files of a workspace could not be read.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -71,6 +67,10 @@ class BackupEnd(BaseModel):
     events: int
     payloads: int
     missing: tuple[str, ...] = ()
+    workspaces: tuple[str, ...] = ()
+    skipped: dict[str, str] = {}
+    gone: tuple[str, ...] = ()
+    left_out: dict[str, int] = {}
 
 
 class BackupMade(NamedTuple):
@@ -101,6 +101,15 @@ class BackupSource(NamedTuple):
             )
         return cls(data_dir, Path(str(parsed.database)).absolute(), has_payloads)
 
+    def instance_id(self) -> str:
+        """The server's own name; `BackupError`: that is no data folder of one."""
+        try:
+            return (self.data_dir / ID_FILE).read_text("ascii").strip()
+        except OSError as error:
+            raise BackupError(
+                f"{self.data_dir} is no data folder of a server ({error.strerror}); name one with --data-dir"
+            ) from error
+
 
 class Backup:
     """Writes a backup; its methods block.
@@ -109,15 +118,25 @@ class Backup:
     deleted, or was not whole yet, while the backup was made is left out with all of its rows.
     """
 
-    def __init__(self, source: BackupSource, *, with_key: bool, say: Say) -> None:
+    def __init__(
+        self,
+        source: BackupSource,
+        *,
+        with_key: bool,
+        say: Say,
+        workspaces: Workspaces | None = None,
+        reserve: int = 0,
+    ) -> None:
         self._source = source
         self._with_key = with_key
         self._progress = ProgressTeller(say)
+        self._workspaces = workspaces
+        self._reserve = reserve
 
-    def write(self, file: BinaryIO, copy: Path) -> BackupMade:
-        """Write it to `file`; the database is first copied to the path `copy`, which is gone in the end.
+    def write(self, file: BinaryIO, copy: Path, *, is_beside: bool = True) -> BackupMade:
+        """Write it to `file`; the database is first copied to the path `copy`, an empty file of the caller's.
 
-        Raises `BackupError`, or `OSError` where `file` cannot be written.
+        `is_beside`: both are on one disk. Raises `BackupError`, or `OSError` where `file` cannot be written.
         """
         try:
             self._source.database.open("rb").close()
@@ -132,26 +151,21 @@ class Backup:
                 if damage := damage_of(database):
                     raise BackupError(f"the database {self._source.database} is damaged ({damage}); no backup was made")
                 archive = ArchiveWriter(file)
-                return BackupMade(self._write(archive, database, copy), archive.size)
+                end = self._write(archive, database, copy, is_beside=is_beside)
+                return BackupMade(end, archive.size)
         except sqlite3.Error as error:
             raise BackupError(
                 f"the database {self._source.database} could not be copied to {copy.parent}: {error}; see to that "
                 "disk's free space, and run this as the server's user"
             ) from error
-        finally:
-            for name in (copy.name, f"{copy.name}-journal", f"{copy.name}-wal", f"{copy.name}-shm"):
-                copy.with_name(name).unlink(missing_ok=True)
 
     def _copy(self, copy: Path) -> None:
-        size = self._source.database.stat().st_size
-        if shutil.disk_usage(copy.parent).free < size:
-            raise BackupError(f"{copy.parent} has no room for a copy of the database ({size // _MIB} MiB)")
-        copy.touch(mode=0o600)
+        need_room(copy.parent, self._source.database.stat().st_size, "a copy of the database")
         copy_database(
             self._source.database, copy, lambda left, whole: self._progress.tell("database", whole - left, whole)
         )
 
-    def _write(self, archive: ArchiveWriter, database: sqlite3.Connection, copy: Path) -> BackupEnd:
+    def _write(self, archive: ArchiveWriter, database: sqlite3.Connection, copy: Path, *, is_beside: bool) -> BackupEnd:
         stored = _StoredConversations(database)
         key = self._key(stored)
         header = BackupHeader(
@@ -159,14 +173,17 @@ class Backup:
             version=VERSION,
             revision=stored.revision,
             made_at=datetime.now(UTC),
-            instance_id=self._instance_id(),
+            instance_id=self._source.instance_id(),
             key_id=None if key is None else key[0],
             has_key=key is not None and self._with_key,
         )
         archive.add(HEADER, header.model_dump_json().encode())
         stored.drop_unfinished()
+        if is_beside:
+            size = copy.stat().st_size + self._size_of_payloads(stored)
+            need_room(copy.parent, size, "the database and its payloads")
         missing = self._add_payloads(archive, stored) if self._source.has_payloads else []
-        self._add_seeds(archive, stored)
+        files = self._add_files(archive, stored, copy.parent, is_beside=is_beside)
         counts = stored.counts()
         with copy.open("rb") as content:
             archive.add_file(DATABASE_FILE, content)
@@ -177,17 +194,9 @@ class Backup:
         if self._with_key and token.exists():
             archive.add(TOKEN_FILE, token.read_bytes())
         payloads = sum(name.startswith(f"{BLOB_FOLDER}/") for name in archive.files)
-        end = BackupEnd(files=archive.files, payloads=payloads, missing=tuple(missing), **counts)
+        end = BackupEnd(files=archive.files, payloads=payloads, missing=tuple(missing), **counts, **files)
         archive.close(END, end.model_dump_json().encode())
         return end
-
-    def _instance_id(self) -> str:
-        try:
-            return (self._source.data_dir / ID_FILE).read_text("ascii").strip()
-        except OSError as error:
-            raise BackupError(
-                f"{self._source.data_dir} is no data folder of a server ({error.strerror}); name one with --data-dir"
-            ) from error
 
     def _key(self, stored: _StoredConversations) -> tuple[str, bytes] | None:
         """The key that the copied database is sealed with, by its id: just then it may be exchanged."""
@@ -222,31 +231,63 @@ class Backup:
         stored.drop_logs(gone)
         return missing
 
+    def _size_of_payloads(self, stored: _StoredConversations) -> int:
+        size = 0
+        for log, digest in stored.payloads() if self._source.has_payloads else ():
+            with suppress(OSError):
+                size += (self._source.data_dir / BLOB_FOLDER / folder_name(log) / digest).stat().st_size
+        return size
+
     def _is_there(self, log: str) -> bool:
         """Whether the server has this log at this moment."""
+        return bool(self._present("SELECT 1 FROM events WHERE conversation_id = ? LIMIT 1", log))
+
+    def _present(self, query: str, *arguments: str) -> list[tuple[Any, ...]]:
+        """What the server has at this moment."""
         with closing(sqlite3.connect(f"{self._source.database.as_uri()}?mode=rw", uri=True)) as present:
-            found = present.execute("SELECT 1 FROM events WHERE conversation_id = ? LIMIT 1", (log,))
-            return found.fetchone() is not None
+            return present.execute(query, arguments).fetchall()
 
-    def _add_seeds(self, archive: ArchiveWriter, stored: _StoredConversations) -> None:
-        """Add the files that wait for the first start of their conversation."""
-        for conversation_id in sorted(stored.ids):
+    def _add_files(
+        self, archive: ArchiveWriter, stored: _StoredConversations, folder: Path, *, is_beside: bool
+    ) -> dict[str, Any]:
+        """Add the files that wait for the first start of their conversation; where it is wished, workspaces, too.
+
+        A workspace goes to where such files wait, for the restored server has no sandbox. Returns what there is to say.
+        """
+        copies, waiting = None, set[str]()
+        if self._workspaces is not None:
+            copies = WorkspaceCopies(
+                self._workspaces, folder, self._progress, reserve=self._reserve, is_beside=is_beside
+            )
+        for number, conversation_id in enumerate(sorted(stored.ids)):
             name = f"{SEED_FOLDER}/{conversation_id}.tar"
-            with suppress(FileNotFoundError), (self._source.data_dir / name).open("rb") as content:
-                archive.add_file(name, content)
+            try:
+                with (self._source.data_dir / name).open("rb") as content:
+                    archive.add_file(name, content)
+                waiting.add(conversation_id)
+                continue
+            except FileNotFoundError:
+                pass
+            # As it is by now: the files may have gone from there into a sandbox.
+            if copies is not None and (sandbox := self._sandbox_of(conversation_id)):
+                copies.add(archive, name, conversation_id, sandbox)
+            self._progress.tell("files", number, len(stored.ids))
+        if copies is None:
+            return {}
+        present = {str(one) for (one,) in self._present("SELECT id FROM conversations")}
+        deleted = stored.ids - present - waiting - set(copies.added)
+        stored.drop_logs(deleted)
+        return {
+            "workspaces": tuple(copies.added),
+            "skipped": {one: why for one, why in copies.skipped.items() if one not in deleted},
+            "gone": tuple(one for one in copies.gone if one not in deleted),
+            "left_out": copies.left_out,
+        }
 
-
-class ProgressTeller:
-    """Says how far something has come, at most once in `PROGRESS_SECONDS`."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._next = time.monotonic() + PROGRESS_SECONDS
-
-    def tell(self, what: str, done: int, whole: int) -> None:
-        if (now := time.monotonic()) >= self._next:
-            self._next = now + PROGRESS_SECONDS
-            self._say(f"{what}: {100 * done // max(whole, 1)} %")
+    def _sandbox_of(self, conversation_id: str) -> dict[str, str]:
+        rows = self._present("SELECT sandbox FROM conversations WHERE id = ?", conversation_id)
+        state = json.loads(rows[0][0]) if rows and rows[0][0] is not None else None
+        return {str(key): str(value) for key, value in state.items()} if isinstance(state, dict) else {}
 
 
 class _StoredConversations:

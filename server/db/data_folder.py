@@ -29,6 +29,9 @@ LAST_BACKUP = "last-backup.json"
 RESTORING, RESTORED, REPLACED = "restoring-", "restored-", "replaced-"
 """Names of folders in a data folder begin so: what takes the place of everything, and what that was before."""
 
+UNPACKING = ".unpacking-"
+"""The folder in it begins so into which a backup is unpacked; without its maker, who has the lock, it is of no use."""
+
 _FOLDER, _FILE = 0o700, 0o600
 
 _log = logging.getLogger(__name__)

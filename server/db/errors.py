@@ -99,3 +99,7 @@ def _sqlite_reason(error: BaseException) -> str | None:
         return str(error)
     code = getattr(error, "sqlite_errorcode", None)
     return _REASONS.get(code & 0xFF) if isinstance(code, int) else None
+
+
+class BackupError(DrydockError):
+    """A backup could not be made, or cannot be used; the message says why, and what to do."""

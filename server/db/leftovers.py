@@ -17,13 +17,18 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import DrydockError
-from server.db.data_folder import PLUGIN_SCRATCH
+from server.db.backup import COPY_NAME
+from server.db.data_folder import PLUGIN_SCRATCH, UNPACKING
 from server.db.database import Database
 from server.db.tables import chat_turns, conversations, feedback, webhook_positions
+from server.db.temporary_files import sweep
 
 logger = logging.getLogger(__name__)
 
-HALF_FILES: Final = (".probe-*", ".instance-id.*", ".secret.key.*", f"{PLUGIN_SCRATCH}*", "sandboxes/*/*.new")
+HALF_FILES: Final = (
+    *(".probe-*", ".instance-id.*", ".secret.key.*", "sandboxes/*/*.new"),
+    *(f"{PLUGIN_SCRATCH}*", f"{UNPACKING}*"),
+)
 """In the data folder: what only whoever holds its lock makes, and removes or renames when it is whole."""
 SCRATCH: Final = ("drydock-compiled-", "drydock-check-")
 """What temporary folders of ours begin with, each of which is needed for minutes at most."""
@@ -51,6 +56,7 @@ def _remove_files(data_dir: Path, scratch: Path) -> int:
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 removed += 1
+    removed += sweep(data_dir, COPY_NAME, ".db")
     with os.scandir(scratch) as entries:
         old = [entry.path for entry in entries if entry.name.startswith(SCRATCH) and _is_old_and_ours(entry)]
     for folder in old[: MOST - removed]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
 import shutil
 import sqlite3
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,23 +19,26 @@ from pydantic import BaseModel, ValidationError
 from server.auth.identity import TOKEN_FILE
 from server.auth.secrets import SecretBox
 from server.db.archives import ArchiveError, HashedFile, copy_to, misplaced, read_archive
-from server.db.backup import END, FORMAT, HEADER, KIND, BackupEnd, BackupError, BackupHeader, ProgressTeller, Say
+from server.db.backup import END, FORMAT, HEADER, KIND, BackupEnd, BackupHeader
 from server.db.blobs import sync_folder
 from server.db.data_folder import (
     ID_FILE,
     REPLACED,
     RESTORING,
     SEED_FOLDER,
+    UNPACKING,
     InstanceLock,
     contents,
     finish_restore,
     prepare_data_dir,
 )
 from server.db.database import BLOB_FOLDER, DATABASE_FILE, HEAD, KEY_FILE
+from server.db.errors import BackupError
+from server.db.progress import ProgressTeller, Say
 from server.db.sqlite import damage_of
+from server.db.workspace_copies import need_room
 
 _Model = TypeVar("_Model", bound=BaseModel)
-_UNPACKING: Final = ".unpacking-"
 _NAMES: Final = re.compile(
     rf"{re.escape(DATABASE_FILE)}|{re.escape(KEY_FILE)}|{TOKEN_FILE}|{ID_FILE}"
     rf"|{BLOB_FOLDER}/~?[a-z0-9][a-z0-9_-]{{0,99}}/[0-9a-f]{{64}}"
@@ -43,12 +48,16 @@ _NAMES: Final = re.compile(
 
 
 class RestoredBackup(NamedTuple):
-    """What a backup was of, what it held, where the old contents are now, and whether the key is there."""
+    """What a backup was of, what it held, where the old contents are now, and whether the key is there.
+
+    `kept`: conversations whose sandbox is still here, and keeps its files.
+    """
 
     header: BackupHeader
     end: BackupEnd
     replaced: Path | None
     has_key: bool
+    kept: tuple[str, ...]
 
 
 class Restore:
@@ -56,14 +65,23 @@ class Restore:
 
     By default the restored server is another one, beside which the first may go on: it has an instance id of its own,
     knows none of the first one's sandboxes, takes up no agent by itself and tells no webhook. With `take_over` it is
-    the same server, whose sandboxes on this host are found again.
+    the same server, whose sandboxes on this host are found again: of what `is_here`, the files are not put back.
     """
 
-    def __init__(self, data_dir: Path, *, take_over: bool, replace: bool, say: Say) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        take_over: bool,
+        replace: bool,
+        say: Say,
+        is_here: Callable[[str, Mapping[str, str]], bool] = lambda _conversation_id, _sandbox: False,
+    ) -> None:
         self._data_dir = data_dir
         self._take_over = take_over
         self._replace = replace
         self._progress = ProgressTeller(say)
+        self._is_here = is_here
 
     def read(self, file: BinaryIO, size: int = 0) -> RestoredBackup:
         """Read the backup in `file` (of that size, if known); a `DrydockError` or `OSError` has changed nothing.
@@ -74,25 +92,26 @@ class Restore:
         data_dir = prepare_data_dir(self._data_dir)
         with InstanceLock(data_dir):
             finish_restore(data_dir)
-            for left in data_dir.glob(f"{_UNPACKING}*"):
+            for left in data_dir.glob(f"{UNPACKING}*"):
                 shutil.rmtree(left)
             if contents(data_dir) and not self._replace:
                 raise BackupError(
                     f"the data folder {data_dir} is not empty; name another one with --data-dir, or have its contents "
                     f"moved into a folder {REPLACED}… in it with --force"
                 )
+            need_room(data_dir, size, f"what is in the {KIND}")
             name = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ-") + secrets.token_hex(2)
-            fresh = data_dir / (_UNPACKING + name)
+            fresh = data_dir / (UNPACKING + name)
             fresh.mkdir(mode=0o700)
             try:
                 header, end = self._unpack(file, fresh, size)
-                has_key = self._settle(header, fresh)
+                has_key, kept = self._settle(header, end, fresh)
                 _sync_folders(fresh)
             except BaseException:
                 shutil.rmtree(fresh)
                 raise
             fresh.rename(data_dir / (RESTORING + name))
-            return RestoredBackup(header, end, finish_restore(data_dir), has_key)
+            return RestoredBackup(header, end, finish_restore(data_dir), has_key, kept)
 
     def _unpack(self, file: BinaryIO, fresh: Path, size: int) -> tuple[BackupHeader, BackupEnd]:
         unpacked = 0
@@ -108,20 +127,25 @@ class Restore:
             raise ArchiveError(f"the {KIND} is damaged: it holds no database; take another one")
         return _header(read.first), _parsed(BackupEnd, read.last)
 
-    def _settle(self, header: BackupHeader, fresh: Path) -> bool:
-        """Make what was unpacked a data folder of its own; returns whether its secrets can be read."""
+    def _settle(self, header: BackupHeader, end: BackupEnd, fresh: Path) -> tuple[bool, tuple[str, ...]]:
+        """Make what was unpacked a data folder of its own; returns whether its secrets can be read, and `kept`."""
+        kept: tuple[str, ...] = ()
         with closing(sqlite3.connect(fresh / DATABASE_FILE, isolation_level=None)) as database:
             if damage := damage_of(database):
                 raise ArchiveError(f"the {KIND} is damaged: its database is not sound ({damage}); take another one")
-            if not self._take_over:
+            if self._take_over:
+                kept = tuple(one for one in end.workspaces if self._is_here(one, _sandbox_of(database, one)))
+            else:
                 _make_another(database)
+        for conversation_id in kept:
+            (fresh / SEED_FOLDER / f"{conversation_id}.tar").unlink()
         if not self._take_over:
             (fresh / ID_FILE).write_text(f"{secrets.token_hex(8)}\n", "ascii")
         present = self._data_dir / KEY_FILE
         if not header.has_key and present.exists() and SecretBox.open(present).key_id == header.key_id:
             shutil.copyfile(present, fresh / KEY_FILE)
             (fresh / KEY_FILE).chmod(0o600)
-        return header.key_id is None or (fresh / KEY_FILE).exists()
+        return header.key_id is None or (fresh / KEY_FILE).exists(), kept
 
 
 def _header(text: bytes) -> BackupHeader:
@@ -150,6 +174,12 @@ def _write(folder: Path, name: str, content: HashedFile) -> None:
         copy_to(content, file)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _sandbox_of(database: sqlite3.Connection, conversation_id: str) -> Mapping[str, str]:
+    row = database.execute("SELECT sandbox FROM conversations WHERE id = ?", (conversation_id,)).fetchone()
+    state = json.loads(row[0]) if row is not None and row[0] is not None else None
+    return {str(key): str(value) for key, value in state.items()} if isinstance(state, dict) else {}
 
 
 def _make_another(database: sqlite3.Connection) -> None:

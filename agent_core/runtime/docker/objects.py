@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import secrets
+import tarfile
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from agent_core.errors import SandboxError
@@ -29,6 +32,7 @@ from agent_core.runtime.sandbox import (
     instance_name,
 )
 from agent_core.runtime.seccomp import seccomp_profile
+from agent_core.runtime.workspace_archive import WorkspaceArchive, WritableFile, archive_folder
 
 UID = GID = 1000
 USER = f"{UID}:{GID}"
@@ -222,6 +226,8 @@ def _is_about_quota(error: EngineRefusedError) -> bool:
 
 T = TypeVar("T")
 
+ARCHIVE_SECONDS = 3600.0
+"""How long reading one workspace through the engine may take."""
 _PAUSE_ATTEMPTS = 4
 _LOG_LINES = 15
 _LOG_TAIL = 1500
@@ -348,6 +354,32 @@ class DockerObjects:
         if await self._quota.keeping(self._spec, copied) != 0:
             raise SandboxError("The workspace could not be copied.", code="snapshot_failed", fix="Is the disk full?")
         return name
+
+    async def archive_workspace(self, file: WritableFile, *, direct: bool) -> list[str]:
+        """Write a tar file of the workspace; `direct`: read past the engine, where its folder is on this machine."""
+        most = self._spec.limits.disk_bound
+
+        def read(client: Any) -> list[str]:
+            with WorkspaceArchive(file, most) as archive:
+                chunks, _ = client.get_archive(self.name, WORKSPACE)
+                archive.add_tar(chunks)
+                return archive.left_out
+
+        found = await self._engine.call_unless(
+            "find the sandbox's workspace", lambda client: dict(client.inspect_volume(self._volume)), 404
+        )
+        folder = str((found or {}).get("Mountpoint") or "")
+        if direct and os.path.isabs(folder) and os.access(folder, os.R_OK | os.X_OK):
+            return await asyncio.to_thread(archive_folder, Path(folder), file, most)
+        try:
+            left_out = await self._engine.call_unless("read the workspace", read, 404, limit=ARCHIVE_SECONDS)
+        except tarfile.TarError as error:  # an engine gives up where a file becomes shorter while it is read
+            raise SandboxError(f"Its files were changed while they were read ({error}).", code="changed") from error
+        if left_out is None and found is None:
+            raise SandboxError("Its workspace is gone.", code="lost")
+        if left_out is None:
+            raise SandboxError("Its container was removed.", fix="Its next start makes another one for its volume.")
+        return left_out
 
     async def measure_within(self, most_entries: int) -> DiskUsage | None:
         """What its volumes take, measured by a program in it; None when that says nothing."""

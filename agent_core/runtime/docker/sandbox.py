@@ -35,6 +35,7 @@ from agent_core.runtime.sandbox import (
     SandboxState,
     SandboxStatus,
 )
+from agent_core.runtime.workspace_archive import WritableFile
 
 logger = logging.getLogger(__name__)
 
@@ -171,6 +172,9 @@ class DockerSandbox:
 
     async def snapshot(self) -> str:
         return await self._objects.copy_workspace()
+
+    async def archive(self, file: WritableFile) -> list[str]:
+        return await self._objects.archive_workspace(file, direct=self._direct)
 
     async def usage(self) -> DiskUsage | None:
         if self._places is None:

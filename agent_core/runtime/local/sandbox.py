@@ -34,6 +34,7 @@ from agent_core.runtime.sandbox import (
     SandboxState,
     SandboxStatus,
 )
+from agent_core.runtime.workspace_archive import WritableFile, archive_folder
 
 T = TypeVar("T")
 
@@ -135,6 +136,9 @@ class LocalSandbox:
         finally:
             if running:
                 await self.resume()
+
+    async def archive(self, file: WritableFile) -> list[str]:
+        return await self._blocking(lambda: archive_folder(self._folder.workspace, file, self.spec.limits.disk_bound))
 
     async def usage(self) -> DiskUsage | None:
         return await self._look.usage(self._measure, str(self._folder.path))

@@ -219,16 +219,28 @@ class Tree:
                         archive.add(place, os.path.relpath(place, self._workspace))
 
     def unpack(self, source: str) -> int:
+        """Put the files of a tar file into the workspace; may be repeated after one that was broken off."""
         count = 0
+        folders: List[Tuple[str, int, float]] = []
         with tarfile.open(source) as archive:
             # Newer Pythons would change modes and refuse links by themselves.
             archive.extraction_filter = lambda about, _folder: about
             for about in archive:
                 if about.name.startswith("/") or ".." in about.name.split("/"):
                     continue
+                place = os.path.join(self._workspace, about.name)
                 about.uid, about.gid = os.getuid(), os.getgid()
+                if about.isdir():
+                    # Its own mode comes last: it may be one that lets nothing in.
+                    folders.append((place, about.mode, about.mtime))
+                    about.mode |= 0o700
+                elif os.path.lexists(place):
+                    os.unlink(place)  # what is there may be for reading only
                 archive.extract(about, self._workspace, set_attrs=not about.issym())
                 count += 1
+        for place, mode, changed_at in reversed(folders):
+            os.utime(place, (changed_at, changed_at))
+            os.chmod(place, mode)
         return count
 
 

@@ -34,6 +34,7 @@ from agent_core.runtime.sandbox import (
     SandboxState,
     SandboxStatus,
 )
+from agent_core.runtime.workspace_archive import WritableFile
 from agent_core.security.secrets import SecretValue, StaticSecret
 from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.repository import GitSetup, Repository
@@ -268,6 +269,9 @@ class DeferredSandbox:
     async def snapshot(self) -> str:
         self._check()
         return await (await self._sandbox()).snapshot()
+
+    async def archive(self, file: WritableFile) -> list[str]:
+        return await (await self._sandbox()).archive(file)
 
     async def usage(self) -> DiskUsage | None:
         return await (await self._sandbox()).usage()

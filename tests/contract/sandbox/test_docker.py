@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from agent_core.testing.sandbox_contract import (
     SandboxLifecycleContract,
     SandboxRequestContract,
     SandboxTogetherContract,
+    output,
 )
 from tests.contract.suites.attacks_contract import SandboxAttacksContract
 from tests.contract.suites.disk_contract import SandboxDiskContract
@@ -32,7 +35,25 @@ async def kit(tmp_path: Path) -> AsyncIterator[SandboxKit]:
 
 
 class TestLifecycle(SandboxLifecycleContract):
-    pass
+    async def test_a_workspace_is_the_same_through_the_engine_as_past_it(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        await output(sandbox, "mkdir -p a/b; head -c 5000000 /dev/urandom > a/b/large; ln a/b/large same; ln -s a link")
+        await output(sandbox, "mkfifo pipe; printf x > $'odd\\xff'; chmod 0700 a; chmod 0640 a/b/large")
+        found = []
+        for direct in (True, False):
+            provider = DockerProvider(direct=direct)
+            file = io.BytesIO()
+            try:
+                assert await provider.restore(kit.spec(), sandbox.sandbox.state).archive(file) == []
+            finally:
+                await provider.close()
+            file.seek(0)
+            with tarfile.open(fileobj=file) as tar:
+                contents = {one.name: tar.extractfile(one).read() for one in tar if one.isreg() or one.islnk()}  # type: ignore[union-attr]
+                kinds = sorted((one.name, one.mode, one.mtime) for one in tar)
+            found.append((kinds, contents))
+        assert len(found[0][1]["same"]) == 5_000_000
+        assert found[0] == found[1]
 
 
 class TestRequests(SandboxRequestContract, SandboxTogetherContract):

@@ -22,12 +22,13 @@ from pydantic import SecretStr
 from agent_core.testing.store_contract import new_events, payloads
 from server.auth.secrets import SecretBox
 from server.cli import main
-from server.db import backup as backup_module
+from server.db import progress as progress_module
 from server.db.archives import ArchiveError
-from server.db.backup import END, HEADER, Backup, BackupEnd, BackupError, BackupHeader, BackupSource
+from server.db.backup import END, HEADER, Backup, BackupEnd, BackupHeader, BackupSource
 from server.db.data_folder import ID_FILE, LAST_BACKUP, REPLACED, RESTORED, RESTORING
 from server.db.database import BLOB_FOLDER, DATABASE_FILE, KEY_FILE, Database, open_database
 from server.db.engine import DatabaseSettings
+from server.db.errors import BackupError
 from server.db.repositories.conversations import ConversationRecord
 from server.db.restore import Restore
 from server.db.sealing_keys import next_key_file
@@ -128,7 +129,7 @@ def one_more(folder: Path, number: int) -> int:
 async def test_what_is_deleted_or_not_yet_whole_while_it_is_made_is_left_out_with_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backup_module, "PROGRESS_SECONDS", 0)
+    monkeypatch.setattr(progress_module, "PROGRESS_SECONDS", 0)
     loop = asyncio.get_running_loop()
     async with open_small(tmp_path / "data") as database:
         for name in ("a", "b", "c"):
@@ -394,7 +395,7 @@ def test_a_backup_that_is_broken_off_leaves_nothing(
 ) -> None:
     restored(whole, tmp_path / "data")
     before = sorted(path.name for path in (tmp_path / "data").iterdir())
-    monkeypatch.setattr(backup_module, "PROGRESS_SECONDS", 0)
+    monkeypatch.setattr(progress_module, "PROGRESS_SECONDS", 0)
     monkeypatch.setattr("server.cli.backup.say", lambda line: os.kill(os.getpid(), number) if at in line else None)
     for file in ("b", "-"):
         (tmp_path / "out").mkdir(exist_ok=True)
