@@ -197,10 +197,10 @@ def problem_text(error: Mapping[str, Any], form: Any = None) -> str:
     return f"{error['msg']}: {fix}" if fix is not None else str(error["msg"])
 
 
-def status_of(error: Exception) -> int:
+def status_of(error: Exception, otherwise: int = 500) -> int:
     """The status of the reply to an error that no route has an own one for."""
     code = error.code if isinstance(error, SandboxError | EventStoreError) else ""
-    return _STATUSES.get(code, 500)
+    return _STATUSES.get(code, otherwise)
 
 
 def log_level(error: DrydockError, otherwise: int = logging.WARNING) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -125,9 +126,9 @@ async def restore(sandbox: SandboxAccess, conversation_id: str, moments: list[in
 async def packed(sandbox: SandboxAccess, conversation_id: str, moments: list[int]) -> AsyncIterator[bytes]:
     """A tar file, in parts, of the files at the newest of these moments, else as they are; raises as the others do."""
     names = [name_of(conversation_id, moment) for moment in moments]
-    offset, is_whole = 0, False
+    offset, is_whole, file = 0, False, uuid.uuid4().hex
     while not is_whole:
-        args = {"names": names, "keep": f"{conversation_id}:packed", "offset": offset}
+        args = {"names": names, "keep": f"{conversation_id}:packed", "offset": offset, "file": file}
         reply = await sandbox.request("workspace.pack", args, limit_seconds=RESTORE_SECONDS)
         part = reply.blob or b""
         offset += len(part)

@@ -78,7 +78,10 @@ async def export_archive(
     parts = _Parts()
     archive = ArchiveWriter(parts)  # type: ignore[arg-type] # all that is asked of a file
     archive.add(HEADER, header.model_dump_json().encode())
-    for log, last in sorted((await database.events.last_ids(record.id)).items()):
+    logs = sorted((await database.events.last_ids(record.id)).items())
+    files = packed(sandbox, record.id, []) if sandbox is not None else None
+    first = await anext(files, b"") if files is not None else b""
+    for log, last in logs:
         number, after = 0, -1
         folder = log[len(record.id) :].replace(SEPARATOR, "/").strip("/")
         while after < last:
@@ -90,9 +93,11 @@ async def export_archive(
             await asyncio.to_thread(archive.add, name, lines)
             yield parts.take()
             number, after = number + 1, page[-1].id
-    if sandbox is not None:
-        number = 0
-        async for part in packed(sandbox, record.id, []):
+    if files is not None:
+        await asyncio.to_thread(archive.add, f"workspace/{0:06}", first)
+        yield parts.take()
+        number = 1
+        async for part in files:
             await asyncio.to_thread(archive.add, f"workspace/{number:06}", part)
             yield parts.take()
             number += 1

@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import quote
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from agent_core.errors import SandboxError, ToolError
+from agent_core.errors import DrydockError, SandboxError, ToolError
 from agent_core.runtime.transfers import Download
 from server.errors import broke_off
 
@@ -138,6 +138,38 @@ class FileReply(Response):
             return False
         await send({"type": "http.response.body", "body": b"", "more_body": False})
         return True
+
+
+class StreamReply(StreamingResponse):
+    """Sends parts as they are made; one that cannot be made breaks the reply off, which clients see, with a log line.
+
+    Make it with `begun`.
+    """
+
+    what = "a reply"
+
+    @classmethod
+    async def begun(
+        cls, parts: AsyncIterator[bytes], *, what: str, media_type: str, headers: Mapping[str, str] | None = None
+    ) -> Self:
+        """The reply, once its first part is there; raises what keeps that from being made. The log calls it `what`."""
+        first = await anext(parts, b"")
+
+        async def body() -> AsyncIterator[bytes]:
+            yield first
+            async for part in parts:
+                yield part
+
+        reply = cls(body(), media_type=media_type, headers=headers)
+        reply.what = what
+        return reply
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except DrydockError as error:
+            logger.warning("%s broke off: %s", self.what, error)
+            broke_off.set(True)
 
 
 async def _gone(receive: Receive) -> None:

@@ -7,7 +7,9 @@ workspace) only requested snapshots are taken.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional
@@ -27,6 +29,9 @@ QUICK_SECONDS = 0.25
 GLANCE = 64
 """Files and folders that are looked at between two operations without a thread."""
 PART = 8 * 1024 * 1024
+PACKED = "packed-"
+UNREAD_SECONDS = 600.0
+_FILE_NAME = re.compile("[0-9A-Za-z]*")
 _ONE_TIME_KEYS = ("once:", "direct:")
 
 
@@ -105,16 +110,25 @@ class Snapshots:
     def _pack(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
         names, keep = arguments.texts(args, "names"), arguments.text(args, "keep")
         offset = arguments.integer(args, "offset", 0, 0, 2**62)
-        place = os.path.join(self._folder, "packed.tar")
+        file_name = arguments.characters(args, "file", 64, "")  # each reader has a file of its own
+        if not _FILE_NAME.fullmatch(file_name):
+            raise BadRequestError("file: only letters and digits")
+        place = os.path.join(self._folder, f"{PACKED}{file_name}")
 
         def work() -> Reply:
             name = None
             if offset == 0:
                 tree = self._tree()
+                self._forget_unread()
                 name = tree.first_stored(names)
                 if name is None:
                     tree.take(keep)
-                tree.pack(keep if name is None else name, place)
+                try:
+                    tree.pack(keep if name is None else name, place)
+                except BaseException:
+                    with contextlib.suppress(OSError):
+                        os.unlink(place)
+                    raise
             with open(place, "rb") as file:
                 file.seek(offset)
                 data = file.read(min(PART, MAX_BLOB))
@@ -124,6 +138,12 @@ class Snapshots:
             return Reply({"packed": name, "eof": ends}, data)
 
         self._serve(request, work)
+
+    def _forget_unread(self) -> None:
+        """Remove what was packed for readers who have not come back."""
+        for entry in os.scandir(self._folder):
+            if entry.name.startswith(PACKED) and entry.stat().st_mtime < time.time() - UNREAD_SECONDS:
+                os.unlink(entry.path)
 
     def _unpack(self, request: Request, args: Dict[str, Any], blob: Optional[bytes]) -> None:
         offset, ends = arguments.integer(args, "offset", 0, 0, 2**62), arguments.flag(args, "eof")

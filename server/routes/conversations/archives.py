@@ -10,7 +10,7 @@ from typing import Annotated, Any, BinaryIO, Final
 
 from fastapi import Query, Request
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
@@ -26,7 +26,8 @@ from server.dependencies import (
     ServicesDependency,
     find_conversation,
 )
-from server.http.files import attachment
+from server.errors import status_of
+from server.http.files import StreamReply, attachment
 from server.routes.conversations.new_conversation import ConversationReply, chosen_sandbox, create_once
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
@@ -44,7 +45,7 @@ _FILE: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
-@router.get("/{conversation_id}/archive", response_class=Response, responses=_FILE | errors(503))
+@router.get("/{conversation_id}/archive", response_class=Response, responses=_FILE | errors(503, 507))
 async def export_conversation(
     record: OwnConversation,
     services: ServicesDependency,
@@ -53,20 +54,18 @@ async def export_conversation(
     ] = True,
 ) -> Response:
     """The whole conversation as one file: its log, those of its sub-agents, and the files of its workspace."""
-    parts = export_archive(services.database, services.manager, record, with_files=files)
-    try:
-        first = await anext(parts)
-    except DrydockError as error:
-        raise status_error(503, f"The conversation could not be exported: {error}") from error
 
-    async def body() -> AsyncIterator[bytes]:
-        yield first
-        async for part in parts:
+    async def parts() -> AsyncIterator[bytes]:
+        async for part in export_archive(services.database, services.manager, record, with_files=files):
             services.manager.touch(record.id)
             yield part
 
     headers = {"content-disposition": attachment(f"{record.id}.drydock.tar")}
-    return StreamingResponse(body(), media_type=MEDIA_TYPE, headers=headers)
+    what = f"the export of conversation {record.id}"
+    try:
+        return await StreamReply.begun(parts(), what=what, media_type=MEDIA_TYPE, headers=headers)
+    except DrydockError as error:
+        raise status_error(status_of(error, 503), f"The conversation could not be exported: {error}") from error
 
 
 @router.post("/import/archive", response_model=ConversationReply, responses=errors(400, 409, 413), openapi_extra=_BODY)

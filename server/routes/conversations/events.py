@@ -9,13 +9,14 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
 from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError, status_of
+from server.http.files import StreamReply
 from server.routes.query import EventId, PageId
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
@@ -233,7 +234,8 @@ async def read_trajectory(record: OwnConversation, services: ServicesDependency)
             separator = b","
         yield b"]}" if separator == b"," else separator + b"]}"
 
-    return StreamingResponse(chunks(), media_type="application/json")
+    what = f"the trajectory of conversation {record.id}"
+    return await StreamReply.begun(chunks(), what=what, media_type="application/json")
 
 
 @router.post("/events", response_model=Done, responses=errors(409))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -192,6 +194,26 @@ def test_a_copy_of_the_files_goes_into_another_workspace(client: Client, workspa
 )
 def test_a_wish_that_cannot_be_read_is_refused(client: Client, op: str, args: dict[str, Any]) -> None:
     assert client.call(op, **args).error["code"] == "bad_request"
+
+
+def test_two_who_pack_at_the_same_time_have_each_their_own_file(client: Client, workspace: Path) -> None:
+    large = os.urandom(9 * 1024 * 1024)
+    (workspace / "large").write_bytes(large)
+    packed = {"one": b"", "two": b""}
+    done: set[str] = set()
+    while len(done) < 2:
+        for name in sorted(packed.keys() - done):
+            args = {"names": [], "keep": "c:packed", "offset": len(packed[name]), "file": name}
+            answer = client.call("workspace.pack", **args)
+            packed[name] += answer.blob or b""
+            if answer.result["eof"]:
+                done.add(name)
+        (workspace / "large").write_bytes(large[::-1])
+    for name, content in (("one", large), ("two", large)):
+        with tarfile.open(fileobj=io.BytesIO(packed[name])) as archive:
+            file = archive.extractfile("large")
+            assert file is not None
+            assert file.read() == content, name
 
 
 def test_a_full_disk_is_said_and_what_was_kept_stays(directory: Path) -> None:
