@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Outage(NamedTuple):
-    """Since when (`time.monotonic`) a log takes nothing, and why."""
+    """Since when (`time.monotonic`) a log takes nothing or cannot be read, and why."""
 
     since: float
     error: EventStoreError
@@ -101,13 +101,19 @@ class Subscription:
                     self._waiting = None
 
     async def _page(self) -> list[AnyEvent]:
+        stream, has_failed = self._stream, False
         while True:
             try:
-                return await self._stream.page(after=self.position)
+                page = await stream.page(after=self.position)
             except EventStoreError as error:
-                if not error.code or self._stream.closed:
+                if not error.code or stream.closed:
                     raise
-                logger.debug("%s cannot be read at present: %s", self._stream.conversation_id, error)
+                stream.failed(error)
+                has_failed = True
+            else:
+                if has_failed:
+                    stream.outage = None
+                return page
             await asyncio.sleep(READ_AGAIN_SECONDS)
 
     @property
@@ -214,7 +220,7 @@ class EventStream:
         try:
             first = await self._store.append(self.conversation_id, records, epoch=self._epoch)
         except EventStoreError as error:
-            self.outage = Outage(time.monotonic() if self.outage is None else self.outage.since, error)
+            self.failed(error)
             raise
         self.outage = None
         stored = [event.stored_as(first + i) for i, event in enumerate(events)]
@@ -322,6 +328,10 @@ class EventStream:
         `CurrentNotices`. Use it as ``async with`` and iterate over it.
         """
         return Subscription(self, after=after, transients=transients, acts=acts)
+
+    def failed(self, error: EventStoreError) -> None:
+        """Its log could not be read or written; an earlier `outage` goes on."""
+        self.outage = Outage(time.monotonic() if self.outage is None else self.outage.since, error)
 
     def publish(self, notice: Transient) -> None:
         self._current.note(notice)

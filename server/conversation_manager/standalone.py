@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from agent_core.errors import DrydockError
+from agent_core.errors import STORAGE_UNAVAILABLE, DrydockError, EventStoreError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.serialization import AnyEvent
@@ -197,13 +197,22 @@ class StandaloneConversationManager(ConversationManager):
                 await session.load()  # to write down that it is stopped, where it waits and is not loaded
             if session.is_loaded:
                 await session.unload(stopped=True, sandbox="stop", notice=STOPPED)
-            elif self.guard.is_held(conversation_id):
-                await session.write_down(_STOPPED, self.parts.database.events)
-                await self._conversations.update(conversation_id, agent_state=AgentState.STOPPED.value)
             elif (record := await self._conversations.get(conversation_id)) is not None:
+                if record.agent_state in BUSY_STATES:  # held back, or it could not be written down before
+                    await session.write_down(_STOPPED, self.parts.database.events)
+                    await self._conversations.update(conversation_id, agent_state=AgentState.STOPPED.value)
                 await self.parts.sandboxes.stop(record)
             await self.guard.came_to_rest(conversation_id)
             self._unattended_since.pop(conversation_id, None)
+            record = await self._conversations.get(conversation_id)
+            if record is not None and record.agent_state in BUSY_STATES:
+                health = self.parts.database.writer.health
+                problem = health.problem or "nothing could be stored"
+                raise EventStoreError(
+                    f"it is stopped, but the server's next start takes it up, for that could not be stored: {problem}."
+                    " Stop it again when that has passed",
+                    code=health.code or STORAGE_UNAVAILABLE,
+                )
         return before
 
     async def delete(self, conversation_id: str, *, unless_used: bool = False) -> bool:

@@ -203,8 +203,8 @@ def test_two_who_pack_at_the_same_time_have_each_their_own_file(client: Client, 
     done: set[str] = set()
     while len(done) < 2:
         for name in sorted(packed.keys() - done):
-            args = {"names": [], "keep": "c:packed", "offset": len(packed[name]), "file": name}
-            answer = client.call("workspace.pack", **args)
+            offset = len(packed[name])
+            answer = client.call("workspace.pack", names=[], keep="c:packed", offset=offset, file=name)
             packed[name] += answer.blob or b""
             if answer.result["eof"]:
                 done.add(name)
@@ -225,10 +225,11 @@ def test_a_full_disk_is_said_and_what_was_kept_stays(directory: Path) -> None:
         client = runner.connect()
         client.call("workspace.snapshot", name="c:1")
         (directory / "workspace" / "large").write_bytes(os.urandom(400_000))
-        for operation in ("workspace.snapshot", "workspace.pack"):
-            args = {"name": "c:2"} if operation.endswith("snapshot") else {"names": [], "keep": "c:3", "offset": 0}
-            error = client.call(operation, **args).error
-            assert (error["code"], "free some space" in error["message"]) == ("no_space", True), operation
+        for error in (
+            client.call("workspace.snapshot", name="c:2").error,
+            client.call("workspace.pack", names=[], keep="c:3").error,
+        ):
+            assert (error["code"], "free some space" in error["message"]) == ("no_space", True)
             assert "/" not in error["message"]
         (directory / "workspace" / "large").unlink()
         (directory / "workspace" / "a").write_text("changed")

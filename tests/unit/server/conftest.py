@@ -107,7 +107,7 @@ class FakeAgent:
         self.is_closing = True
         await asyncio.sleep(self._factory.close_seconds)
         self.closed_with = (stopped, sandbox)
-        if stopped:
+        if stopped and not self._factory.cannot_store:
             await self.be(AgentState.STOPPED)
         if hasattr(self, "stream"):
             self.stream.close()
@@ -132,6 +132,7 @@ class FakeAgents:
     close_seconds: float = 0.0
     open_error: Exception | None = None
     start_error: DrydockError | None = None
+    cannot_store: bool = False
     close_errors: dict[str, DrydockError] = field(default_factory=dict)
     writing_failures: asyncio.Event = field(default_factory=set_event)
     made: list[FakeAgent] = field(default_factory=list)

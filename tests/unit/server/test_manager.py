@@ -435,6 +435,24 @@ async def test_what_was_at_work_is_taken_up_also_where_nothing_new_may_begin(
             await house.manager.maybe_start_agent_loop("b")
 
 
+async def test_a_stop_that_cannot_be_stored_is_an_error_and_can_be_made_up_for(make_house: MakeHouse) -> None:
+    async with make_house() as house:
+        await house.new("a")
+        agent = await started(house, "a")
+        await agent.be(AgentState.RUNNING)
+        await until(lambda: house.manager._sessions["a"].activity().is_busy)
+        await house.manager.send("a", hello())
+        house.agents.cannot_store = True
+        with pytest.raises(EventStoreError, match="next start takes it up") as caught:
+            await house.manager.stop("a")
+        assert caught.value.code == STORAGE_UNAVAILABLE
+        assert agent.closed_with == (True, "stop")
+        assert await house.state_of("a") == "running"
+        await house.manager.stop("a")
+        assert await house.state_of("a") == "stopped"
+        assert house.manager.live("a") == LiveConversation()
+
+
 async def test_one_idle_conversation_that_does_not_end_well_does_not_keep_the_others(make_house: MakeHouse) -> None:
     async with make_house(idle_unload_seconds=0.05) as house:
         house.agents.close_errors["bad"] = EventStoreError("the disk is full", code=DISK_FULL)
