@@ -44,10 +44,11 @@ bench: ## Measure the budgets, print a table, write JSON
 	@scripts/setup --dev
 	@env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m bench
 
-soak: ## Let a server live through much in little time, and fail if anything grows (MINUTES, CONVERSATIONS, AT_WORK, CLIENTS, SANDBOX)
+soak: ## Let a server live through much in little time, and fail if anything grows (MINUTES, CONVERSATIONS, AT_WORK, CLIENTS, COMMAND_SECONDS, SANDBOX)
 	@scripts/setup --dev
 	@.venv/bin/python -m bench.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(CONVERSATIONS),--conversations $(CONVERSATIONS)) \
-		$(if $(AT_WORK),--at-work $(AT_WORK)) $(if $(CLIENTS),--clients $(CLIENTS)) $(if $(SANDBOX),--sandbox $(SANDBOX))
+		$(if $(AT_WORK),--at-work $(AT_WORK)) $(if $(CLIENTS),--clients $(CLIENTS)) \
+		$(if $(COMMAND_SECONDS),--command-seconds $(COMMAND_SECONDS)) $(if $(SANDBOX),--sandbox $(SANDBOX))
 
 lock: ## Lock the dependencies of pyproject.toml again (UPGRADE=1 for newer versions)
 	@scripts/lock $(if $(UPGRADE),--upgrade)

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import random
 import signal
+import statistics
 import sys
 import time
 from collections import Counter
@@ -47,6 +48,7 @@ BOUNDS: Final = {
 
 THINK_SECONDS: Final = 0.5
 COMMAND_SECONDS: Final = 2.0
+FILLERS: Final = 8
 LOOK_SECONDS: Final = 5.0
 SAY_SECONDS: Final = 30.0
 TASK_SECONDS: Final = 600.0
@@ -69,11 +71,17 @@ class Plan:
     at_work: int
     clients: int
     steps: int = 20
+    command_seconds: float = COMMAND_SECONDS
     seed: int = 1
 
     @property
     def seconds(self) -> float:
         return self.minutes * 60
+
+    @property
+    def task_seconds(self) -> float:
+        """How long a task may take."""
+        return TASK_SECONDS + self.steps * self.command_seconds
 
     @property
     def warm_seconds(self) -> float:
@@ -106,6 +114,9 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.resting) + len(self.at_work)
+
+    def __contains__(self, conversation_id: str) -> bool:
+        return conversation_id in self.resting or conversation_id in self.at_work
 
     def take(self) -> str:
         conversation_id = self._rng.choice(list(self.resting))
@@ -141,12 +152,14 @@ class Soak:
         self.failed = Counter[str]()
 
     async def run(self) -> None:
-        """Everybody at work until the time is over; then every conversation is deleted."""
-        self._began = time.monotonic()
+        """Make the conversations, then everybody works until the time is over; then every conversation is deleted."""
         async with self._client:
+            await self._fill()
+            self._say(f"{len(self._pool)} conversations after {time.monotonic() - self._began:.0f} s: the time begins")
+            self._began = time.monotonic()
             lives = [self._again(self._work, number) for number in range(self._plan.at_work)]
             watchers = [self._again(self._watch, number) for number in range(self._plan.clients - self._plan.at_work)]
-            people = [asyncio.create_task(life) for life in (*lives, *watchers, self._fill())]
+            people = [asyncio.create_task(life) for life in (*lives, *watchers)]
             looking = asyncio.create_task(self._look_on())
             try:
                 await asyncio.wait({looking}, timeout=self._plan.seconds)
@@ -184,7 +197,7 @@ class Soak:
             elif chance < 0.20:
                 await self._post(conversation_id, "stop")
                 self.done["stopped"] += 1
-            if chance > 0.88 or len(self._pool) > self._plan.conversations:
+            if chance > 0.5 or len(self._pool) > self._plan.conversations:
                 await self._delete(conversation_id)
                 return
         except FAILURES:
@@ -196,18 +209,21 @@ class Soak:
                 self._pool.rest(conversation_id)
 
     async def _fill(self) -> None:
-        """Make up the number with forks, which need no sandbox before somebody works with them."""
-        while not self._pool.resting:  # noqa: ASYNC110 - once in a run
-            await asyncio.sleep(1)
-        origin = next(iter(self._pool.resting))
-        while len(self._pool) < self._plan.conversations:
-            try:
-                made = await self._post(origin, "fork", copy_files=False)
+        """Make all conversations but one as forks of the first, which need no sandbox before somebody works with them.
+
+        Each has one task behind it, which is their mean for ever after, since half of all tasks end with a deletion.
+        """
+        first = await self._create()
+        await self._task(first)
+        self._pool.rest(first)
+        missing = iter(range(self._plan.conversations - len(self._pool)))
+
+        async def fork() -> None:
+            for _ in missing:
+                made = await self._post(first, "fork", copy_files=False)
                 self._pool.resting[str(made["conversation_id"])] = -1
-            except FAILURES as error:
-                self.failed[f"fill: {_kind(error)}"] += 1
-                origin = next(iter(self._pool.resting), origin)
-                await asyncio.sleep(1)
+
+        await asyncio.gather(*(fork() for _ in range(FILLERS)))
 
     async def _create(self) -> str:
         answer = await self._client.post("/api/conversations", json={})
@@ -223,7 +239,7 @@ class Soak:
             await client.say("go")
             await client.until_state("running", "error")
             ended = await client.until(
-                lambda frame: state_of(frame) in ("finished", "error"), limit_seconds=TASK_SECONDS
+                lambda frame: state_of(frame) in ("finished", "error"), limit_seconds=self._plan.task_seconds
             )
             ids = [one.frame["id"] for one in client.arrivals if isinstance(one.frame.get("id"), int)]
             self._pool.at_work[conversation_id] = max(ids, default=after)
@@ -247,9 +263,9 @@ class Soak:
         return dict(answer.json())
 
     async def _delete(self, conversation_id: str) -> None:
+        self._pool.drop(conversation_id)  # first, since who looks on is sent away before the answer comes
         answer = await self._client.delete(f"/api/conversations/{conversation_id}")
         answer.raise_for_status()
-        self._pool.drop(conversation_id)
         self.done["deleted"] += 1
 
     # --- those who look on ---
@@ -261,25 +277,29 @@ class Soak:
             return
         conversation_id = self._rng.choice(list(self._pool.at_work))
         seconds = self._rng.uniform(5, 45)
-        if self._rng.random() < 0.2:
-            await self._follow_log(conversation_id, seconds)
-            return
-        with suppress(TimeoutError, WebSocketException):  # it was deleted meanwhile
-            async with following(self._server.url, conversation_id) as client:
-                self.done["watched"] += 1
-                with suppress(TimeoutError):
-                    await client.until(lambda _frame: False, limit_seconds=seconds)
-                if self._rng.random() < 0.3:
-                    client.vanish()
-                    self.done["vanished"] += 1
+        follow = self._follow_log if self._rng.random() < 0.2 else self._follow_socket
+        try:
+            with suppress(TimeoutError):
+                await follow(conversation_id, seconds)
+        except FAILURES:
+            if conversation_id in self._pool:  # else it was deleted meanwhile
+                raise
+
+    async def _follow_socket(self, conversation_id: str, seconds: float) -> None:
+        async with following(self._server.url, conversation_id) as client:
+            self.done["watched"] += 1
+            with suppress(TimeoutError):
+                await client.until(lambda _frame: False, limit_seconds=seconds)
+            if self._rng.random() < 0.3:
+                client.vanish()
+                self.done["vanished"] += 1
 
     async def _follow_log(self, conversation_id: str, seconds: float) -> None:
         path = f"/api/conversations/{conversation_id}/log/live"
-        with suppress(TimeoutError, httpx.RemoteProtocolError):
-            async with asyncio.timeout(seconds), self._client.stream("GET", path) as answer:
-                self.done["live logs"] += 1
-                async for _ in answer.aiter_bytes():
-                    pass
+        async with asyncio.timeout(seconds), self._client.stream("GET", path) as answer:
+            self.done["live logs"] += 1
+            async for _ in answer.aiter_bytes():
+                pass
 
     # --- looking ---
 
@@ -361,7 +381,7 @@ async def soak(stage: Stage, plan: Plan) -> Outcome:
     """
     script = f"steps:{plan.steps}"
     async with (
-        stage.model(script, delay=THINK_SECONDS, command_seconds=COMMAND_SECONDS) as model,
+        stage.model(script, delay=THINK_SECONDS, command_seconds=plan.command_seconds) as model,
         stage.server(
             model=model,
             idle_unload_seconds=IDLE_SECONDS,
@@ -396,12 +416,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--clients", type=int, default=200, help="one for each at work, the others look on")
     parser.add_argument("--sandbox", choices=("auto", "docker", "local"), default="auto")
     parser.add_argument("--steps", type=int, default=Plan.steps, help="how many each task takes")
+    parser.add_argument(
+        "--command-seconds", type=float, default=COMMAND_SECONDS, help="how long the command of each step takes"
+    )
     parser.add_argument("--seed", type=int, default=Plan.seed)
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the JSON (default: bench/results)")
     options = parser.parse_args(arguments)
     if not options.clients >= options.at_work >= 1:
         parser.error("--clients: there is one for each conversation at work; name as many or more")
-    plan = Plan(options.minutes, options.conversations, options.at_work, options.clients, options.steps, options.seed)
+    plan = Plan(
+        *(options.minutes, options.conversations, options.at_work, options.clients),
+        *(options.steps, options.command_seconds, options.seed),
+    )
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_run(plan, options.sandbox, options.output))
@@ -426,6 +452,7 @@ async def _run(plan: Plan, sandbox: Any, output: Path) -> int:
     content = {"machine": facts, "sandbox": name, "confidence": CONFIDENCE, "bounds": BOUNDS, **asdict(outcome)}
     await asyncio.to_thread(_write, path, content)
     print(table(outcome.figures()))
+    print(f"on average: {_averages(outcome)}")
     print(f"done: {_counted(outcome.done)}")
     print(f"failures: {_counted(outcome.failed) or 'none'}")
     print(f"left when all was deleted: {outcome.left}")
@@ -435,6 +462,18 @@ async def _run(plan: Plan, sandbox: Any, output: Path) -> int:
     if outcome.grown:
         print(f"GROWS: {', '.join(outcome.grown)}")
     return 1 if outcome.grown else 0
+
+
+def _averages(outcome: Outcome) -> str:
+    counted = [one for one in outcome.looks if one.at > outcome.plan.warm_seconds]
+    facts = {
+        "conversations": [float(one.conversations) for one in counted],
+        "with a client who works": [float(one.at_work) for one in counted],
+        "at work": [one.load["drydock_working"] for one in counted],
+        "loaded": [one.load["drydock_loaded_conversations"] for one in counted],
+        "sandboxes": [one.load["drydock_sandboxes"] for one in counted],
+    }
+    return ", ".join(f"{statistics.fmean(numbers):.0f} {what}" for what, numbers in facts.items())
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

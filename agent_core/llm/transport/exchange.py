@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
+from weakref import ref
 
 import orjson
 from pydantic import SecretStr
@@ -17,7 +18,7 @@ from agent_core.spelling import spelled
 
 
 @spelled
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class CallContext:
     """Values of one conversation that go with a call but not into the shared configuration.
 
@@ -39,7 +40,9 @@ class CallContext:
         return replace(self, on_response=None if listener is None else lambda response, _: listener(response, usage_id))
 
 
-_made_for: ContextVar[CallContext | None] = ContextVar("calls_made_for", default=None)
+_made_for: ContextVar[ref[CallContext] | None] = ContextVar("calls_made_for", default=None)
+"""Weakly: a connection that is opened within a call and kept keeps the variables of then, and with them a conversation
+that was deleted long ago."""
 
 
 @contextmanager
@@ -48,7 +51,7 @@ def calls_made_for(context: CallContext) -> Iterator[None]:
 
     Threads have it that copy the context of whoever starts them.
     """
-    token = _made_for.set(context)
+    token = _made_for.set(ref(context))
     try:
         yield
     finally:
@@ -57,7 +60,8 @@ def calls_made_for(context: CallContext) -> Iterator[None]:
 
 def present_context() -> CallContext:
     """What a call is made for that is given no context."""
-    return _made_for.get() or CallContext()
+    made_for = _made_for.get()
+    return (made_for and made_for()) or CallContext()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncGenerator
+from contextvars import copy_context
 
 import pytest
 from pydantic import SecretStr, ValidationError
@@ -16,7 +19,14 @@ from agent_core.llm.deltas import INTERVAL, DeltaSink
 from agent_core.llm.features import matches, model_entry
 from agent_core.llm.llm import LLM
 from agent_core.llm.metrics import cost_of
-from agent_core.llm.transport.exchange import CallContext, Chunk, CompletionRequest, Endpoint
+from agent_core.llm.transport.exchange import (
+    CallContext,
+    Chunk,
+    CompletionRequest,
+    Endpoint,
+    calls_made_for,
+    present_context,
+)
 from agent_core.llm.transport.routes import ModelRoute, route_of
 
 PROVIDERS = frozenset({"anthropic", "openai", "azure", "gemini"})
@@ -138,6 +148,19 @@ async def test_a_call_is_made_for_the_conversation_that_is_given() -> None:
     await llm.acompletion([llm.render(Message.user("hello"))], context=given)
     assert spent == ["mine", "mine"]
     assert llm.get_token_count([Message.user("x" * 40)], None) == 10
+
+
+def test_what_is_kept_of_a_call_does_not_keep_the_conversation_it_was_made_for() -> None:
+    context = CallContext(session_id="deleted")
+    with calls_made_for(context):
+        kept = copy_context()  # as the loop does for each connection that is opened within a call
+        assert kept.run(present_context) is context
+    assert present_context() == CallContext()
+    seen = weakref.ref(context)
+    del context
+    gc.collect()
+    assert seen() is None
+    assert kept.run(present_context) == CallContext()
 
 
 async def test_another_transport_can_be_used() -> None:
