@@ -195,6 +195,7 @@ class Application:
                 metrics=metrics,
             )
         )
+        database.events.hold_back(sandboxes.memory.unreadable)
         announcements = Announcements()
         git = GitAccess(settings.git_hosts)
         stack.push_async_callback(git.aclose)

@@ -6,10 +6,20 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from agent_core.events.messages import Message, MessageToolCall, TextContent
 from agent_core.llm.transport.exchange import CallDelta, Chunk, whole_characters
+
+MAX_ANSWER_CHARS: Final = 8 * 1024 * 1024
+"""Of one answer's text, reasoning and arguments together; the longest that models give have a tenth of that."""
+
+MAX_CALLS: Final = 1_000
+"""Of one answer."""
+
+_MAX_LOOKS: Final = 1_000
+_MAX_LOOKED_AT: Final = 256 * 1024
+"""How often, and up to which length, the arguments of a call are read to see whether they are whole."""
 
 
 @dataclass(slots=True)
@@ -19,10 +29,15 @@ class _Call:
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     item_id: str | None = None
+    size: int = 0
+    looks: int = 0
 
     @property
     def is_complete(self) -> bool:
-        if not self.arguments or not self.arguments[-1].endswith("}"):
+        if not self.arguments or not self.arguments[-1].endswith("}") or self.size > _MAX_LOOKED_AT:
+            return False
+        self.looks += 1
+        if self.looks > _MAX_LOOKS:
             return False
         try:
             return isinstance(json.loads("".join(self.arguments)), dict)
@@ -43,12 +58,15 @@ class Assembly:
         self._thinking: list[dict[str, Any]] = []
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._size = 0
         self.finish_reason: str | None = None
         self.has_choice = False
         self.usage: Mapping[str, Any] | None = None
         self.cost: float | None = None
 
     def add(self, chunk: Chunk) -> None:
+        self._size += len(chunk.text) + len(chunk.reasoning) + sum(len(call.arguments) for call in chunk.calls)
         if chunk.text:
             self._text.append(chunk.text)
         if chunk.reasoning:
@@ -67,12 +85,14 @@ class Assembly:
         call = self._call_of(delta)
         if delta.id and not call.id:
             call.id = delta.id
+            self._by_id[delta.id] = call
         if delta.name and delta.name != call.name and not (call.name and call.arguments):
             call.name += delta.name
         if delta.arguments:
             if call.arguments == ["{}"]:
                 call.arguments.clear()  # only held the place
             call.arguments.append(delta.arguments)
+            call.size += len(delta.arguments)
         call.item_id = delta.item_id or call.item_id
 
     def _call_of(self, delta: CallDelta) -> _Call:
@@ -80,7 +100,7 @@ class Assembly:
             known = self._by_index.get(delta.index)
             return self._begin(delta.index) if known is None or _is_another(known, delta) else known
         if delta.id:
-            same = next((call for call in reversed(self._calls) if call.id == delta.id), None)
+            same = self._by_id.get(delta.id)
             return self._begin(None) if same is None or _is_next(same, delta) else same
         last = self._calls[-1] if self._calls else None
         if last is None or (delta.name and last.name):
@@ -96,8 +116,15 @@ class Assembly:
 
     @property
     def size(self) -> int:
-        arguments = sum(len(piece) for call in self._calls for piece in call.arguments)
-        return sum(map(len, self._text)) + sum(map(len, self._reasoning)) + arguments
+        """Characters of text, reasoning and arguments."""
+        return self._size
+
+    @property
+    def excess(self) -> str:
+        """What there is too much of; "": nothing."""
+        if self._size > MAX_ANSWER_CHARS:
+            return f"more than {MAX_ANSWER_CHARS // 2**20} million characters"
+        return f"more than {MAX_CALLS} calls" if len(self._calls) > MAX_CALLS else ""
 
     @property
     def message(self) -> Message:
@@ -155,16 +182,22 @@ def _is_next(known: _Call, delta: CallDelta) -> bool:
 def _joined(pieces: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Thinking blocks whole again: their text comes in pieces, the signature at the end of each block."""
     blocks: list[dict[str, Any]] = []
-    is_open = False
+    parts: dict[str, list[str]] | None = None  # of the block that is open
     for piece in pieces:
         if piece.get("type", "thinking") != "thinking":
             blocks.append(piece)
-            is_open = False
+            parts = None
             continue
-        if not is_open:
-            blocks.append({"type": "thinking", "thinking": "", "signature": ""})
-        block = blocks[-1]
-        block["thinking"] += piece.get("thinking") or ""
-        block["signature"] += piece.get("signature") or ""
-        is_open = not block["signature"]
-    return blocks
+        if parts is None:
+            parts = {"thinking": [], "signature": []}
+            blocks.append({"type": "thinking", **parts})
+        for name, texts in parts.items():
+            texts.append(piece.get(name) or "")
+        if parts["signature"][-1]:
+            parts = None
+    return [
+        {name: "".join(value) if isinstance(value, list) else value for name, value in block.items()}
+        if block.get("type") == "thinking"
+        else block
+        for block in blocks
+    ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from agent_core.errors import (
     LLMContentPolicyError,
     LLMError,
+    LLMInternalError,
     LLMNoResponseError,
     LLMPromptCacheError,
     LLMTimeoutError,
@@ -149,6 +150,8 @@ class PreparedCall:
                 async for chunk in chunks:
                     now = loop.time()
                     assembly.add(chunk)
+                    if excess := assembly.excess:
+                        raise build(endpoint, LLMInternalError, f"Model {endpoint.label} sent {excess}")
                     if chunk.says_something:
                         patience = SILENT_TIMEOUTS * timeout
                         patience_ends = now + (patience if assembly.finish_reason is None else COUNTS_SECONDS)

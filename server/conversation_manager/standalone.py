@@ -31,7 +31,7 @@ from server.errors import ConversationNotFoundError
 from server.session.capacity import Capacity
 from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
-from server.session.memory_ceiling import LOOK_SECONDS, MEMORY_CEILING, give_back, server_memory
+from server.session.memory_ceiling import LOOK_SECONDS, MEMORY_CEILING, give_back, give_back_freed, server_memory
 from server.session.recorder import BUSY_STATES
 from server.session.recovery import find_unattended, resume_interrupted
 from server.session.run_queue import QueuePlace, RunQueue
@@ -380,6 +380,8 @@ class StandaloneConversationManager(ConversationManager):
                 await self._unload(session, is_at_rest, "memory is short")
             if resting:
                 give_back()
+            elif problem:
+                give_back_freed()  # by those who have read much at once
 
     async def _start_again(self) -> None:
         """Start what could not be started."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
+from agent_core.errors import EventStoreError
 from agent_core.events.store import NewEvent, StoredEvent, belongs_to
 from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
@@ -13,6 +15,10 @@ from server.db.writer import Record, Writer
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 """Payloads of one page together, unless a single one is larger: what one reader may cost in memory."""
+
+LARGE_SECONDS = 30.0
+"""How long the reader of a large payload waits for its turn, and for memory."""
+_LOOK_SECONDS = 0.1
 
 _MAX_INTEGER = 2**63 - 1
 
@@ -53,6 +59,12 @@ class SqlEventStore:
         self._blobs = blobs
         self._inline_payload_bytes = inline_payload_bytes
         self._watcher: Callable[[str], None] | None = None
+        self._shortage: Callable[[], EventStoreError | None] = lambda: None
+        self._reading_large = asyncio.Lock()
+
+    def hold_back(self, shortage: Callable[[], EventStoreError | None]) -> None:
+        """Have large payloads wait while `shortage` has an error to raise, for at most `LARGE_SECONDS` in all."""
+        self._shortage = shortage
 
     def watch(self, watcher: Callable[[str], None] | None) -> None:
         """Have `watcher`, the only one, told the id of each log in which something was stored; it must not block."""
@@ -101,9 +113,22 @@ class SqlEventStore:
             budget=MAX_PAGE_BYTES,
         )
         return [
-            StoredEvent(event_id, payload if blob is None else await self._blobs.get(conversation_id, blob))
+            StoredEvent(event_id, payload if blob is None else await self._large(conversation_id, blob))
             for event_id, blob, payload in rows
         ]
+
+    async def _large(self, conversation_id: str, blob: str) -> bytes:
+        """Read one at a time: what its reader makes of it counts for the next one, and that is several times its size.
+
+        Who reads goes on at once when it is there; the next one has to come by the blob store's thread first.
+        """
+        last = asyncio.get_running_loop().time() + LARGE_SECONDS
+        async with self._reading_large:
+            while (shortage := self._shortage()) is not None:
+                if asyncio.get_running_loop().time() > last:
+                    raise shortage
+                await asyncio.sleep(_LOOK_SECONDS)
+            return await self._blobs.get(conversation_id, blob)
 
     async def blobs_in_use(self) -> dict[str, set[str]]:
         """The digests of all large payloads that events refer to, by conversation id."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agent_core.errors import SandboxError
+from agent_core.errors import EventStoreError, SandboxError
 
 MEMORY_CEILING: Final = "memory_ceiling"
 """Code of the error, and of the trouble that is counted: nothing more may begin, for want of memory."""
@@ -69,6 +69,11 @@ class MemoryCeiling:
         if problem := self.problem():
             raise SandboxError(problem, code=MEMORY_CEILING)
 
+    def unreadable(self) -> EventStoreError | None:
+        """The error of whoever wants to read something large while there is no memory for it; None: there is."""
+        problem = self.problem()
+        return EventStoreError(f"A large event is not read now. {problem}", code=MEMORY_CEILING) if problem else None
+
     @property
     def is_near(self) -> bool:
         """Whether it is time to give back what is not needed: four fifths of the ceiling, or twice the reserve."""
@@ -113,6 +118,11 @@ def _control_groups(membership: str, root: Path) -> Iterator[MachineMemory]:
 def give_back() -> None:
     """Let the kernel have what this process has freed. Blocks for some ten milliseconds, more in a large one."""
     gc.collect()
+    give_back_freed()
+
+
+def give_back_freed() -> None:
+    """The same without a look for garbage, which is most of the time that it takes."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
     if trim is not None:
         trim(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,27 @@ async def test_above_the_ceiling_nothing_begins_what_is_idle_goes_and_all_goes_o
         assert "drydock_memory_bytes" in metrics
         ceiling.limit = server_memory() * 100
         assert (await server.post("/api/conversations", json={})).status_code == 200
+
+
+async def test_above_the_ceiling_whoever_reads_large_events_waits_for_memory_and_is_refused_in_the_end(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.db.event_store.LARGE_SECONDS", 0.3)
+    async with make_server(max_memory_mb=64 * 1024) as server:
+        conversation = await server.create(initial_user_msg="x" * (2 * MEGABYTE))
+        ceiling, path = server.app.services.sandboxes.memory, f"/api/conversations/{conversation}"
+        ceiling.limit = server_memory() // 2
+        for answer in await asyncio.gather(*(server.get(f"{path}/{what}") for what in ("events", "log"))):
+            assert answer.status_code == 503, answer.text[:300]
+            assert answer.headers["retry-after"]
+            assert "max_memory_mb" in answer.text
+        assert (await server.get(path)).status_code == 200
+        monkeypatch.setattr("server.db.event_store.LARGE_SECONDS", 60)
+        reading = asyncio.create_task(server.get(f"{path}/events"))
+        await asyncio.sleep(0.3)
+        assert not reading.done()
+        ceiling.limit = server_memory() * 100
+        assert (await reading).status_code == 200
 
 
 def test_the_default_is_half_of_what_there_is_and_a_little_of_it_is_kept() -> None:

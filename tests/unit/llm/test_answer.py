@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_core.events.messages import Message
-from agent_core.llm.answer import Assembly
+from agent_core.llm.answer import MAX_ANSWER_CHARS, MAX_CALLS, Assembly
 from agent_core.llm.response import ResponseKind, classify
 from agent_core.llm.transport.exchange import CallDelta, Chunk
 
@@ -153,3 +155,31 @@ def test_an_answer_is_classified_by_what_weighs_most() -> None:
     assert classify(Message(role="assistant", thinking_blocks=[{"type": "redacted_thinking"}])) is (
         ResponseKind.REASONING_ONLY
     )
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        Chunk(thinking_blocks=({"type": "thinking", "thinking": "hm " * 30},)),
+        Chunk(calls=(CallDelta(0, None, "one", '{"a": "}'),)),
+        Chunk(calls=(CallDelta(None, "x", "one", '"}'),)),
+    ],
+)
+def test_an_answer_in_very_many_pieces_takes_no_more_than_its_length(chunk: Chunk) -> None:
+    began = time.process_time()
+    assembly = Assembly()
+    for _ in range(60_000):
+        assembly.add(chunk)
+    assert assembly.message.model_dump_json()
+    assert time.process_time() - began < 8
+
+
+def test_an_answer_without_measure_is_noticed() -> None:
+    long, many = Assembly(), Assembly()
+    long.add(Chunk(text="x" * MAX_ANSWER_CHARS))
+    for number in range(MAX_CALLS):
+        many.add(Chunk(calls=(CallDelta(number, f"call-{number}", "one", "{}"),)))
+    assert (long.excess, many.excess) == ("", "")
+    long.add(Chunk(reasoning="x"))
+    many.add(Chunk(calls=(CallDelta(MAX_CALLS, "one too many", "one", "{}"),)))
+    assert (long.excess, many.excess) == ("more than 8 million characters", "more than 1000 calls")
