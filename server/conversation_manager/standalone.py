@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from agent_core.errors import STORAGE_UNAVAILABLE, DrydockError, EventStoreError
+from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.serialization import AnyEvent
@@ -195,25 +195,26 @@ class StandaloneConversationManager(ConversationManager):
         with self._using(conversation_id) as session:
             if self.queue.place(conversation_id) is not None:
                 await session.load()  # to write down that it is stopped, where it waits and is not loaded
-            if session.is_loaded:
+            was_loaded = session.is_loaded
+            if was_loaded:
                 await session.unload(stopped=True, sandbox="stop", notice=STOPPED)
-            elif (record := await self._conversations.get(conversation_id)) is not None:
-                if record.agent_state in BUSY_STATES:  # held back, or it could not be written down before
-                    await session.write_down(_STOPPED, self.parts.database.events)
-                    await self._conversations.update(conversation_id, agent_state=AgentState.STOPPED.value)
-                await self.parts.sandboxes.stop(record)
+            record = await self._conversations.get(conversation_id)
+            if record is not None and not session.is_loaded:
+                if record.agent_state in BUSY_STATES:  # held back, or its session could not write it down
+                    await self._write_stopped(session)
+                if not was_loaded:
+                    await self.parts.sandboxes.stop(record)
             await self.guard.came_to_rest(conversation_id)
             self._unattended_since.pop(conversation_id, None)
-            record = await self._conversations.get(conversation_id)
-            if record is not None and record.agent_state in BUSY_STATES:
-                health = self.parts.database.writer.health
-                problem = health.problem or "nothing could be stored"
-                raise EventStoreError(
-                    f"it is stopped, but the server's next start takes it up, for that could not be stored: {problem}."
-                    " Stop it again when that has passed",
-                    code=health.code or STORAGE_UNAVAILABLE,
-                )
         return before
+
+    async def _write_stopped(self, session: WebSession) -> None:
+        try:
+            await session.write_down(_STOPPED, self.parts.database.events)
+            await self._conversations.update(session.conversation_id, agent_state=AgentState.STOPPED.value)
+        except EventStoreError as error:
+            problem = "Stopped, but that cannot be stored, so the server's next start would take it up; stop it again"
+            raise EventStoreError(f"{problem}: {error}", code=error.code) from error
 
     async def delete(self, conversation_id: str, *, unless_used: bool = False) -> bool:
         record = await self._conversations.get(conversation_id)

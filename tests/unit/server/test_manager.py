@@ -435,17 +435,22 @@ async def test_what_was_at_work_is_taken_up_also_where_nothing_new_may_begin(
             await house.manager.maybe_start_agent_loop("b")
 
 
-async def test_a_stop_that_cannot_be_stored_is_an_error_and_can_be_made_up_for(make_house: MakeHouse) -> None:
+async def test_a_stop_that_cannot_be_stored_is_an_error_and_can_be_made_up_for(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_given: Any, **_named: Any) -> int:
+        raise EventStoreError("the disk is full", code=DISK_FULL)
+
     async with make_house() as house:
         await house.new("a")
         agent = await started(house, "a")
-        await agent.be(AgentState.RUNNING)
-        await until(lambda: house.manager._sessions["a"].activity().is_busy)
         await house.manager.send("a", hello())
         house.agents.cannot_store = True
-        with pytest.raises(EventStoreError, match="next start takes it up") as caught:
-            await house.manager.stop("a")
-        assert caught.value.code == STORAGE_UNAVAILABLE
+        with monkeypatch.context() as patched:
+            patched.setattr(SqlEventStore, "append", refuse)
+            with pytest.raises(EventStoreError, match=r"next start would take it up.*disk is full") as caught:
+                await house.manager.stop("a")
+        assert caught.value.code == DISK_FULL
         assert agent.closed_with == (True, "stop")
         assert await house.state_of("a") == "running"
         await house.manager.stop("a")
