@@ -39,21 +39,15 @@ class SandboxCommandRunner:
             f"cat {log}; rm -f {file} {log}; (exit $hook_status)"
         )
         args = {
-            "session": f"hook-{name}",
+            "fresh": True,  # a shell that ends with its command, also where nobody is there any more to end it
             "command": line,
             "timeout": limit_seconds,
             "env": dict(environment),
             "max_output": MAX_OUTPUT,
         }
-        try:
-            blob = stdin.encode("utf-8", "replace")
-            await self._sandbox.request("file.write", {"path": file, "mode": 0o600}, blob=blob)
-            reply = await self._sandbox.request("shell.run", args, limit_seconds=limit_seconds + END_SECONDS)
-        finally:
-            try:
-                await self._sandbox.request("shell.kill", {"session": args["session"]}, limit_seconds=END_SECONDS)
-            except (SandboxError, ToolError) as error:
-                logger.debug("the shell of a hook was not ended: %s", error)
+        blob = stdin.encode("utf-8", "replace")
+        await self._sandbox.request("file.write", {"path": file, "mode": 0o600}, blob=blob)
+        reply = await self._sandbox.request("shell.run", args, limit_seconds=limit_seconds + END_SECONDS)
         result = reply.result
         if (status := result.get("status")) != "completed":
             raise TimeoutError(f"the hook ended as {status}")

@@ -119,7 +119,7 @@ def _fork(order: dict[str, Any]) -> ForkedProcess:
 def _mould() -> tuple[subprocess.Popen[bytes], socket.socket]:
     """The process that becomes servers, which ends with this one, and the line to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.settimeout(90)
+    ours.settimeout(300)
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(theirs.fileno())],
