@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +32,8 @@ from server.settings.settings import MEGABYTE, Settings
 
 DISK_RESERVE = "STATUS$ERROR_DISK_RESERVE"
 """Status id: sandboxes are frozen because the disk is nearly full."""
+ENGINE_UNAVAILABLE: Final = "engine_unavailable"
+ENGINE_RETRY_SECONDS: Final = 1.0
 _ENTRIES = 10_000
 """Files and folders left free, where the file system has a number of them."""
 _FASTEST = 2 * 1024**3
@@ -115,10 +118,14 @@ ENGINE_FOLDER = "/var/lib/docker"
 
 
 class SandboxSelection(NamedTuple):
-    """A provider, and why it was taken; ``provider`` None: none can work here, and ``reason`` says what to do."""
+    """A provider, and why it was taken; ``provider`` None: none can work here, and ``reason`` says what to do.
+
+    `code` is that of the error then, for example ``engine_unavailable``.
+    """
 
     provider: SandboxProvider | None
     reason: str
+    code: str = ""
 
     @property
     def name(self) -> str:
@@ -191,6 +198,16 @@ class Sandboxes:
         if choice.provider is None:
             raise SandboxError(choice.reason, code="no_provider")
         return choice.provider
+
+    async def until_engine_answers(self, waiting: Callable[[str], None]) -> None:
+        """Wait while the engine is away that there is to be one, as while its host starts, for as long as a start may.
+
+        `waiting` is told why, each time that it is tried again.
+        """
+        last = time.monotonic() + self._settings.sandbox_start_seconds
+        while (choice := await self.chosen()).code == ENGINE_UNAVAILABLE and time.monotonic() < last:
+            waiting(choice.reason)
+            await asyncio.sleep(ENGINE_RETRY_SECONDS)
 
     async def lacks(self) -> Mapping[str, str]:
         """What conversations cannot choose of their sandboxes (see `SandboxProvider.lacks`), as far as it is known."""
@@ -287,7 +304,7 @@ class Sandboxes:
         try:
             choice = await self._choose()
         except DrydockError as error:
-            choice = SandboxSelection(None, str(error))
+            choice = SandboxSelection(None, str(error), error.code if isinstance(error, SandboxError) else "")
         if choice.provider is not None:
             await self._reap(choice.provider)
             self._preparing = asyncio.create_task(self._prepare(choice.provider), name="sandbox-preparation")

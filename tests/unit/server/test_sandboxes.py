@@ -69,6 +69,38 @@ async def test_what_cannot_be_had_is_told_and_tried_again_when_it_is_needed_agai
         assert (await sandboxes.chosen()).reason == "started by now"
 
 
+async def test_an_engine_that_is_away_when_the_server_starts_is_waited_for_as_long_as_a_start_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.session.sandboxes.ENGINE_RETRY_SECONDS", 0.01)
+    engine = SandboxError("no engine answers.", code="engine_unavailable")
+    answers: list[SandboxError | None] = [engine, engine, engine, None]
+
+    async def choose() -> SandboxSelection:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if answer is not None:
+            raise answer
+        return SandboxSelection(FakeProvider(), "it answers by now")
+
+    told: list[str] = []
+    async with make(choose, tmp_path) as sandboxes:
+        await sandboxes.until_engine_answers(told.append)
+        assert (await sandboxes.provider()).name == "fake"
+        await sandboxes.until_engine_answers(told.append)
+    assert told == ["no engine answers."] * len(told)
+    assert told
+    answers[:] = [engine]
+    async with make(choose, tmp_path, sandbox_start_seconds=0.05) as sandboxes:
+        await sandboxes.until_engine_answers(told.append)
+        with pytest.raises(SandboxError, match="no engine answers"):
+            await sandboxes.provider()
+    answers[:] = [SandboxError("no image.", code="image_missing")]
+    told.clear()
+    async with make(choose, tmp_path) as sandboxes:
+        await sandboxes.until_engine_answers(told.append)
+    assert told == []
+
+
 async def test_without_any_provider_a_sandbox_is_an_error_in_words(tmp_path: Path) -> None:
     async def choose() -> SandboxSelection:
         raise SandboxError("no engine answers.")
