@@ -33,11 +33,11 @@ from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.memory_ceiling import LOOK_SECONDS, MEMORY_CEILING, give_back, give_back_freed, server_memory
 from server.session.recorder import BUSY_STATES
-from server.session.recovery import find_unattended, resume_interrupted
+from server.session.recovery import find_unattended, interrupted, resume_interrupted
 from server.session.run_queue import QueuePlace, RunQueue
 from server.session.titles import TitleKeeper
 from server.session.unfinished import seed_of
-from server.session.web_session import Activity, WebSession, is_at_rest, is_idle, is_pause_over
+from server.session.web_session import Activity, WebSession, is_idle, is_pause_over
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ class StandaloneConversationManager(ConversationManager):
         self.queue = RunQueue(
             Capacity.of(settings),
             self._conversations,
-            conditions=[parts.sandboxes.memory.problem],
-            others=lambda: len(self._unattended_since),
+            conditions=[parts.sandboxes.memory.problem, parts.sandboxes.reserve.problem],
+            others=self._unattended_since,
             free_sandbox=self._free_sandbox,
             on_turn=self._on_turn,
             metrics=parts.metrics,
@@ -95,7 +95,9 @@ class StandaloneConversationManager(ConversationManager):
         self._own(self.guard.run, name="crash-guard")
         self._own(self.queue.run, name="queue")
         self.parts.database.writer.health.watch(self._storage_changed)
-        self._own(self._recover, name="recovery")
+        if self.parts.settings.resume_on_start:
+            self.queue.close()  # until those who waited have their places again
+            self._own(self._recover, name="recovery")
         self._own(self._find_unattended, name="unattended")
         self._own(self._keep_reserve, name="disk-reserve")
         self._own(self._keep_memory, name="memory-ceiling")
@@ -193,14 +195,14 @@ class StandaloneConversationManager(ConversationManager):
     async def stop(self, conversation_id: str) -> LiveConversation:
         before = self.live(conversation_id)
         with self._using(conversation_id) as session:
-            if self.queue.place(conversation_id) is not None:
-                await session.load()  # to write down that it is stopped, where it waits and is not loaded
             was_loaded = session.is_loaded
             if was_loaded:
                 await session.unload(stopped=True, sandbox="stop", notice=STOPPED)
+            else:
+                self.queue.forget(conversation_id)
             record = await self._conversations.get(conversation_id)
             if record is not None and not session.is_loaded:
-                if record.agent_state in BUSY_STATES:  # held back, or its session could not write it down
+                if record.agent_state in BUSY_STATES:  # it was to be taken up, or its session could not write it down
                     await self._write_stopped(session)
                 if not was_loaded:
                     await self.parts.sandboxes.stop(record)
@@ -241,7 +243,8 @@ class StandaloneConversationManager(ConversationManager):
         if self.guard.is_held(conversation_id):
             return LiveConversation(ConversationStatus.STARTING, HELD_BACK, connections, SENTENCE)
         if session is None or not session.is_loaded:
-            status = ConversationStatus.STOPPED if place is None else ConversationStatus.STARTING
+            coming = self.queue.is_coming_up(conversation_id)
+            status = ConversationStatus.STARTING if coming else ConversationStatus.STOPPED
             return LiveConversation(status, num_connections=connections, place=place)
         status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
         return LiveConversation(status, session.runtime_status, connections, session.runtime_warning, place)
@@ -284,11 +287,9 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _free_sandbox(self, to_work: bool) -> bool:
         """Stop the sandbox that rests longest; for a mere look only one that nobody has open."""
-        if self._unattended_since:
-            conversation_id = min(self._unattended_since, key=self._unattended_since.__getitem__)
-            if conversation_id not in self._sessions and (record := await self._conversations.get(conversation_id)):
-                await self.parts.sandboxes.stop(record)
-            self._unattended_since.pop(conversation_id, None)
+        left = [one for one in self._unattended_since if not self.queue.is_coming_up(one)]
+        if left:
+            await self._stop_unattended(min(left, key=self._unattended_since.__getitem__))
             return True
         resting = [one for one in self._sessions.values() if one.can_lose_sandbox and not one.is_changing]
         unseen = [one for one in resting if to_work or not one.connections]
@@ -325,11 +326,14 @@ class StandaloneConversationManager(ConversationManager):
             for session in list(self._sessions.values()):
                 await self._unload(session, idle, "it is idle")
             for conversation_id, since in list(self._unattended_since.items()):
-                if is_pause_over(since, now=time.monotonic(), limit_seconds=settings.sandbox_stop_seconds):
-                    record = await self._conversations.get(conversation_id)
-                    self._unattended_since.pop(conversation_id, None)
-                    if record is not None and conversation_id not in self._sessions:
-                        await self.parts.sandboxes.stop(record)
+                is_over = is_pause_over(since, now=time.monotonic(), limit_seconds=settings.sandbox_stop_seconds)
+                if is_over and self.queue.is_open and not self.queue.is_coming_up(conversation_id):
+                    await self._stop_unattended(conversation_id)
+
+    async def _stop_unattended(self, conversation_id: str) -> None:
+        record = await self._conversations.get(conversation_id)
+        if self._unattended_since.pop(conversation_id, None) is not None and record is not None:
+            await self.parts.sandboxes.stop(record)
 
     async def _unload(self, session: WebSession, condition: Callable[[Activity], bool], reason: str) -> None:
         """Suspend it, if it fulfils the condition: nobody asked for its end, and it goes on exactly where it was."""
@@ -376,9 +380,10 @@ class StandaloneConversationManager(ConversationManager):
             was_reached = bool(problem)
             if not ceiling.is_near:
                 continue
-            resting = [one for one in self._sessions.values() if is_at_rest(one.activity())]
+            resting = [one for one in self._sessions.values() if one.can_be_unloaded]
             for session in resting:
-                await self._unload(session, is_at_rest, "memory is short")
+                # Not by its activity: what was said to it a moment ago has to be dealt with first.
+                await self._unload(session, lambda _: session.can_be_unloaded, "memory is short")  # noqa: B023 - asked now
             if resting:
                 give_back()
             elif problem:
@@ -389,16 +394,14 @@ class StandaloneConversationManager(ConversationManager):
         await asyncio.gather(*(session.start_again() for session in self._sessions.values()))
 
     async def _recover(self) -> None:
-        settings = self.parts.settings
-        if not settings.resume_on_start:
-            return
-        await resume_interrupted(
-            self._conversations, self._take_up, self.queue, self.guard, concurrency=settings.resume_concurrency
-        )
+        left, concurrency = await interrupted(self._conversations), self.parts.settings.resume_concurrency
+        await resume_interrupted(left, self._take_up, self.queue, self.guard, concurrency=concurrency)
 
     async def _find_unattended(self) -> None:
         async for conversation_id in find_unattended(self._conversations, self.parts.sandboxes):
-            if conversation_id not in self._sessions:
+            session = self._sessions.get(conversation_id)
+            is_loaded = session is not None and session.is_loaded
+            if not (is_loaded or self.queue.has_sandbox(conversation_id)):
                 self._unattended_since.setdefault(conversation_id, time.monotonic())
 
     async def _write_down(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from server.session.memory_ceiling import machine_memory, processors, whole_memory
 from server.settings.settings import MEGABYTE, Settings
 
 AGENTS_PER_CORE: Final = 250
@@ -15,9 +14,6 @@ SANDBOX_MEMORY_MB: Final = 256
 KEPT_MEMORY_MB: Final = 1024
 """What the server and the machine's other programs are left."""
 FEWEST_SANDBOXES: Final = 2
-
-_MEMINFO: Final = Path("/proc/meminfo")
-_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 class Capacity(NamedTuple):
@@ -33,9 +29,13 @@ class Capacity(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, *, cores: int | None = None, memory_mb: int | None = None) -> Self:
-        """As the settings say; what they leave open is reckoned from the machine's `cores` and memory."""
-        cores = cores or len(os.sched_getaffinity(0))
-        memory_mb = memory_mb or machine_memory_mb()
+        """As the settings say; what they leave open is reckoned from the machine's `cores` and memory.
+
+        Sandboxes that an engine runs are not in the control group of this process, and have the whole machine's memory.
+        """
+        cores = cores or processors()
+        memory = whole_memory() if settings.sandbox == "docker" else machine_memory()
+        memory_mb = memory_mb or memory.total // MEGABYTE
         by_memory = max(FEWEST_SANDBOXES, (memory_mb - KEPT_MEMORY_MB) // SANDBOX_MEMORY_MB)
         sandboxes = settings.max_sandboxes or by_memory
         working = settings.max_working_conversations or min(AGENTS_PER_CORE * cores, sandboxes)
@@ -49,20 +49,8 @@ def _origin(settings: Settings, cores: int, memory_mb: int) -> str:
         room = f"{SANDBOX_MEMORY_MB} MiB for each sandbox of {memory_mb} MiB, {KEPT_MEMORY_MB} MiB kept"
         told.append(f"sandboxes by memory: {room}")
     if settings.max_working_conversations is None:
-        told.append(f"agents: {AGENTS_PER_CORE} for each of {cores} processors, at most one for each sandbox")
+        each = f"each of {cores} processors" if cores > 1 else "the one processor"
+        told.append(f"agents: {AGENTS_PER_CORE} for {each}, at most one for each sandbox")
     if settings.max_concurrent_conversations is None:
         told.append("each user as many as all")
     return "; ".join(told) or "all as set"
-
-
-def machine_memory_mb() -> int:
-    """The memory that this process and its sandboxes have, in MiB: the machine's, or less where its cgroup says so."""
-    total = 0
-    for line in _MEMINFO.read_text().splitlines():
-        if line.startswith("MemTotal:"):
-            total = int(line.split()[1]) * 1024
-    try:
-        limit = int(_CGROUP_LIMIT.read_text())
-    except (OSError, ValueError):  # there is none, or it is "max"
-        limit = total
-    return min(total, limit) // MEGABYTE

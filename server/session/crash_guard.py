@@ -29,6 +29,8 @@ WAITING_LIVES: Final = 10
 """The same for lives in which a command of an earlier one was still running, which is reason enough for no step."""
 TRIAL_SECONDS: Final = 10.0
 """So long the next suspect waits for the one before it, which may end the server meanwhile, or make a step."""
+ALL_TRIALS_SECONDS: Final = 60.0
+"""So long the last of them waits in all: they keep their turns to work meanwhile, and others wait behind them."""
 MAX_RETRY_SECONDS: Final = 86_400.0
 AGAIN_SECONDS: Final = 60.0
 """After so long it is tried again to take one up that could not even be loaded."""
@@ -105,6 +107,7 @@ class CrashGuard:
         self._began = time.monotonic()
         self._one_at_a_time = asyncio.Lock()
         self._on_trial, self._verdict = "", asyncio.Event()
+        self._suspects, self._trial_seconds = 0, TRIAL_SECONDS
         self._waiting_for_commands: set[str] = set()
         self._news = asyncio.Event()
         metrics.gauge("drydock_held_back", "Conversations held back from crash loops", lambda: len(self._held))
@@ -131,10 +134,12 @@ class CrashGuard:
         await self.until_released(record)
         if record.id in self._lives:
             return
-        life = await self._judged[record.id]
+        if (judging := self._judged.get(record.id)) is None:  # it has come to rest meanwhile
+            return
+        life = await judging
         if life.is_suspect:
-            await self._begin_trial(record.id)
-        if record.id in self._lives:  # somebody else has waited for the same
+            await self._begin_trial(record.id, life)
+        if record.id in self._lives or record.id not in self._judged:  # somebody else has waited, or nobody has to
             return
         self._lives[record.id] = life
         await self._begin(record.id, life)
@@ -151,7 +156,8 @@ class CrashGuard:
     async def _hold_or_let_go(self, record: ConversationRecord) -> Life:
         stored = record.options.get(LIFE)
         life = await self._judgement(record, Life(**stored) if stored is not None else None)
-        if life.is_loop:
+        self._suspects += life.is_suspect and not life.is_loop
+        if life.is_loop and self._judged.get(record.id) is asyncio.current_task():  # and not stopped meanwhile
             held = replace(life, since={}, under_way=False)
             failures = max(life.fruitless - FRUITLESS_LIVES, life.waiting - WAITING_LIVES, 0)
             pause = min(self._retry_seconds * 2**failures, MAX_RETRY_SECONDS)
@@ -190,16 +196,18 @@ class CrashGuard:
                 return True
         return False
 
-    async def _begin_trial(self, conversation_id: str) -> None:
+    async def _begin_trial(self, conversation_id: str, life: Life) -> None:
         async with self._one_at_a_time:
             await self._until_verdict()
             if conversation_id not in self._lives:
                 self._on_trial, self._verdict = conversation_id, asyncio.Event()
+                share = ALL_TRIALS_SECONDS / max(self._suspects, 1)
+                self._trial_seconds = TRIAL_SECONDS if life.is_loop else min(TRIAL_SECONDS, share)
 
     async def _until_verdict(self) -> None:
         if self._on_trial:
             with suppress(TimeoutError):
-                async with asyncio.timeout(TRIAL_SECONDS):
+                async with asyncio.timeout(self._trial_seconds):
                     await self._verdict.wait()
             self._on_trial = ""
 
@@ -256,28 +264,13 @@ class CrashGuard:
             try:
                 await self._note_running_commands()
                 if first in self._held and self._held[first].due <= time.monotonic():
-                    await self._try_again(first)
+                    logger.info("conversation %s was held back and is taken up again, in its turn, alone", first)
+                    self.release(first)
+                    await self._take_up(first)
             except DrydockError as error:
                 logger.warning("conversation %s, which is held back, is not taken up now: %s", first, error)
-                if (held := self._held.get(first)) is not None:
-                    held.due = max(held.due, time.monotonic() + AGAIN_SECONDS)
-
-    async def _try_again(self, conversation_id: str) -> None:
-        async with self._one_at_a_time:
-            await self._until_verdict()
-            if conversation_id not in self._held:
-                return
-            logger.info("conversation %s was held back and is taken up again, alone", conversation_id)
-            self._on_trial, self._verdict = conversation_id, asyncio.Event()
-            self._lives[conversation_id] = life = await self._judged[conversation_id]
-            await self._begin(conversation_id, life)
-            self.release(conversation_id)
-            try:
-                await self._take_up(conversation_id)
-            except DrydockError:
-                self._held[conversation_id] = _HeldBack(time.monotonic())
-                raise
-            await self._until_verdict()
+                if first not in self._lives and self._judged.get(first) is not None:
+                    self._held[first] = _HeldBack(time.monotonic() + AGAIN_SECONDS)
 
     async def _note_running_commands(self) -> None:
         while self._waiting_for_commands:

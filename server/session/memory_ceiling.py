@@ -22,6 +22,7 @@ _LEAST: Final = 768 * _MEGABYTE
 """A server with every part loaded has some 300 MiB before it has done anything."""
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
+_MEMBERSHIP: Final = Path("/proc/self/cgroup")
 
 
 class MachineMemory(NamedTuple):
@@ -87,32 +88,59 @@ def server_memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
+def whole_memory() -> MachineMemory:
+    """The memory of this machine, whatever part of it this process may have."""
+    facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    return MachineMemory(*(int(facts[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable")))
+
+
 def machine_memory() -> MachineMemory:
     """The memory of this machine, or of the tightest control group around this process."""
-    facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    machine = MachineMemory(*(int(facts[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable")))
-    around = [machine, *_control_groups(Path("/proc/self/cgroup").read_text(), _CONTROL_GROUPS)]
+    around = [whole_memory(), *_control_groups(_MEMBERSHIP.read_text(), _CONTROL_GROUPS)]
     return MachineMemory(min(one.total for one in around), min(one.free for one in around))
 
 
-def _control_groups(membership: str, root: Path) -> Iterator[MachineMemory]:
-    """Those of this process that have a limit, of either version, from the lines of its ``/proc/self/cgroup``."""
+def processors() -> int:
+    """How many this process may use: those it may run on, or what the tightest control group around it leaves it."""
+    return _processors(len(os.sched_getaffinity(0)), _MEMBERSHIP.read_text(), _CONTROL_GROUPS)
+
+
+def _processors(most: int, membership: str, root: Path) -> int:
+    for folder in _folders("cpu", membership, root):
+        try:
+            if (whole := folder / "cpu.max").exists():
+                quota, period = whole.read_text().split()
+            else:
+                quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+            if quota.strip().isdigit():  # "max", or -1, where there is none
+                most = min(most, max(1, round(int(quota) / int(period))))
+        except (OSError, ValueError, ZeroDivisionError):
+            continue
+    return most
+
+
+def _folders(controller: str, membership: str, root: Path) -> Iterator[Path]:
+    """Those of this process's control groups, of either version, from the lines of its ``/proc/self/cgroup``."""
     for line in membership.splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        mount = root / "memory" if controllers else root
-        names = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
-        inside = Path(path.lstrip("/"))
-        for folder in (mount / inside, *(mount / one for one in inside.parents)):
-            try:
-                limit, used = ((folder / f"memory.{name}").read_text().strip() for name in names)
-                facts = dict(one.split() for one in (folder / "memory.stat").read_text().splitlines())
-            except (OSError, ValueError):  # another way of mounting, or the root, which has none
-                continue
-            if limit.isdigit() and int(limit) < 1 << 60:  # version 1 writes a huge number for none
-                given_back = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
-                yield MachineMemory(int(limit), int(limit) - int(used) + given_back)
+        mount, inside = root / controller if controllers else root, Path(path.lstrip("/"))
+        yield from (mount / inside, *(mount / one for one in inside.parents))
+
+
+def _control_groups(membership: str, root: Path) -> Iterator[MachineMemory]:
+    for folder in _folders("memory", membership, root):
+        is_first = (folder / "memory.limit_in_bytes").exists()
+        names = ("limit_in_bytes", "usage_in_bytes") if is_first else ("max", "current")
+        try:
+            limit, used = ((folder / f"memory.{name}").read_text().strip() for name in names)
+            facts = dict(one.split() for one in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):  # another way of mounting, or the root, which has none
+            continue
+        if limit.isdigit() and int(limit) < 1 << 60:  # version 1 writes a huge number for none
+            given_back = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
+            yield MachineMemory(int(limit), int(limit) - int(used) + given_back)
 
 
 def give_back() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from agent_core.errors import DrydockError, EventStoreError
 from agent_core.runtime.sandbox import SandboxStatus
@@ -21,61 +21,70 @@ AGAIN_SECONDS = 5.0
 """After so long it is tried again to resume a conversation while nothing can be stored or read."""
 
 
+async def interrupted(conversations: ConversationRepository) -> list[ConversationRecord]:
+    """Those whose agents were at work, or waited for their turn, when the last server ended."""
+    busy = {state.value for state in BUSY_STATES}
+    await conversations.forget_places(busy)  # a server that is killed just then does not write down that a turn came
+    return await conversations.in_states(busy)
+
+
 async def resume_interrupted(
-    conversations: ConversationRepository,
+    records: Sequence[ConversationRecord],
     start: Callable[[str], Awaitable[object]],
     queue: RunQueue,
     guard: CrashGuard,
     *,
     concurrency: int,
 ) -> None:
-    """Start conversations whose agent was at work, `concurrency` at a time, each when its turn has come.
+    """Open the queue, and start these conversations, `concurrency` at a time, each when its turn has come.
 
-    Those that were at work go before those that waited, which keep their order. What the `guard` holds back is left
-    out, and suspects come one after the other.
+    Those that were at work go before those that waited, which keep their order, and both before whoever comes new. What
+    the `guard` holds back is left out, and suspects come one after the other.
     """
     gate = asyncio.Semaphore(concurrency)
+    # A stop or a removal takes the ticket away from now on. Who is held back may be open: then its session has it, too.
+    tickets = [queue.ticket(record.id, record.user_id) for record in records]
 
-    async def resume(record: ConversationRecord) -> None:
+    async def resume(record: ConversationRecord, ticket: Ticket) -> None:
         try:
-            # What is held back may be open: then its session has the ticket.
-            while not await guard.holds_back(record):
-                try:
-                    await take_up(record, queue.ticket(record.id, record.user_id))
-                    return
-                except EventStoreError as error:
-                    if not error.code:
-                        raise
-                    logger.warning("conversation %s cannot be resumed yet: %s", record.id, error)
-                    await asyncio.sleep(AGAIN_SECONDS)
+            while not await has_begun(record, ticket):  # noqa: ASYNC110 - a disk says nothing by itself
+                await asyncio.sleep(AGAIN_SECONDS)
         except PlaceLostError:
             return  # stopped, or removed
-        except DrydockError as error:
-            logger.warning("conversation %s could not be resumed: %s", record.id, error)
-        except Exception:
-            # A bug, or a record that cannot be read: of this one alone, the others go on.
-            logger.exception("conversation %s could not be resumed", record.id)
+        except Exception as error:
+            queue.leave(ticket)
+            bug = None if isinstance(error, DrydockError) else error  # or a record that cannot be read
+            logger.warning("conversation %s could not be resumed: %s", record.id, error, exc_info=bug)
+
+    async def has_begun(record: ConversationRecord, ticket: Ticket) -> bool:
+        try:
+            if not await guard.holds_back(record):
+                await take_up(record, ticket)
+        except EventStoreError as error:
+            if not error.code:
+                raise
+            logger.warning("conversation %s cannot be resumed yet: %s", record.id, error)
+            return False
+        return True
 
     async def take_up(record: ConversationRecord, ticket: Ticket) -> None:
-        try:
-            await queue.enter(ticket, to_work=True, number=record.waiting_number or 0)
-            await guard.admit(record)
-            async with gate:
+        await queue.enter(ticket, to_work=True, number=record.waiting_number or 0)
+        await guard.admit(record)
+        async with gate:
+            if ticket.is_void:
+                await guard.came_to_rest(record.id)
+            else:
                 await start(record.id)
-        except Exception:
-            queue.leave(ticket)
-            raise
 
-    busy = {state.value for state in BUSY_STATES}
-    await conversations.forget_places(busy)  # a server that is killed just then does not write down that a turn came
-    records = await conversations.in_states(busy)
-    if not records:
-        return
-    queue.begin_after(max(record.waiting_number or 0 for record in records))
-    logger.info("resuming %d conversations that were at work", len(records))
+    if records:
+        logger.info("resuming %d conversations that were at work", len(records))
+        queue.begin_after(max(record.waiting_number or 0 for record in records))
+    await asyncio.gather(*map(guard.holds_back, records), return_exceptions=True)  # what fails here is told below
     async with asyncio.TaskGroup() as group:
-        for record in records:
-            group.create_task(resume(record), name=f"resume:{record.id}")
+        for record, ticket in zip(records, tickets, strict=True):
+            group.create_task(resume(record, ticket), name=f"resume:{record.id}")
+        await asyncio.sleep(0)  # each takes its place
+        queue.open()
 
 
 async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> AsyncIterator[str]:

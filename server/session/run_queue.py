@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -47,6 +47,8 @@ class Ticket:
         self.works = False
         self.taken_at = -1
         """The newest event of its log when the turn was last taken: what the agent did before is of an earlier one."""
+        self.is_void = False
+        """It was given back: whoever still has it has come too late."""
 
     def __repr__(self) -> str:
         return f"Ticket({self.conversation_id!r}, has_sandbox={self.has_sandbox}, works={self.works})"
@@ -60,8 +62,13 @@ class _Waiting:
         self.number = number
         self.to_work = to_work
         self.admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiters = 0
+        self.place: QueuePlace | None = None
         self.told: QueuePlace | None = None
         self.is_kept = False
+
+
+LOST: Final = "the conversation was stopped while it waited for its turn"
 
 
 class PlaceLostError(DrydockError):
@@ -72,9 +79,10 @@ class RunQueue:
     """Hands out turns and sandboxes' places: first come, first served, and in turns among users.
 
     Whoever works keeps its turn until it rests. Nobody is stopped for another; what rests may lose its sandbox for one
-    that works (`free_sandbox`, which tells whether it has freed one). `others` counts the sandboxes that are up without
-    a ticket; each of `conditions` says why nothing may begin now, or "". `on_turn` is told what became of a place in
-    the queue: a `QueuePlace`, or None when its turn has come. `run` is its owner's task.
+    that works (`free_sandbox`, which tells whether it has freed one). `others` are conversations whose sandboxes are up
+    without a place here; who gets one is removed. Each of `conditions` says why nothing may begin now, or "".
+    `on_turn` is told what became of a place in the queue: a `QueuePlace`, or None when its turn has come. `run` is its
+    owner's task.
     """
 
     def __init__(
@@ -83,7 +91,7 @@ class RunQueue:
         conversations: ConversationRepository,
         *,
         conditions: Sequence[Callable[[], str]] = (),
-        others: Callable[[], int],
+        others: MutableMapping[str, float],
         free_sandbox: Callable[[bool], Awaitable[bool]],
         on_turn: Callable[[str, QueuePlace | None], None],
         metrics: ServerMetrics,
@@ -101,10 +109,11 @@ class RunQueue:
         self._working = Counter[str]()
         self._served = Counter[str]()
         """When each user who has something here was last served: the number of that turn."""
-        self._turns = itertools.count(1)
+        self._turn = 0
         self._numbers = itertools.count(1)
         self._news = asyncio.Event()
         self._is_closed = False
+        self._rested_at = -math.inf
         metrics.gauge("drydock_working", "Conversations at work", lambda: self._working.total())
         metrics.gauge("drydock_waiting", "Conversations that wait for their turn", lambda: len(self._queue))
         metrics.gauge("drydock_sandboxes", "Sandboxes that are up, or coming up", self._sandboxes)
@@ -121,42 +130,57 @@ class RunQueue:
         """Wait until it has its sandbox's place and, `to_work`, its turn; at once where there is room and nobody waits.
 
         `after` is the newest event of its log now, `number` the place that it had before the server's last end. A
-        cancelled wait leaves the queue. Raises `PlaceLostError` where `leave` ends it.
+        cancelled wait leaves the queue, unless somebody else waits for the same. Raises `PlaceLostError` where `leave`
+        ends it.
         """
+        if ticket.is_void:
+            raise PlaceLostError(LOST)
         if ticket.has_sandbox and (ticket.works or not to_work):
             ticket.taken_at = max(ticket.taken_at, after)
             return
+        waiting = self._lined_up(ticket, to_work=to_work, number=number)
+        waiting.waiters += 1
+        try:
+            if not waiting.admitted.done():
+                self._news.set()
+                if number is None:  # else it is stored, or will be if it has to wait
+                    await self._keep_place(waiting)
+            await asyncio.shield(waiting.admitted)
+        except asyncio.CancelledError:
+            if waiting.admitted.cancelled():
+                raise PlaceLostError(LOST) from None
+            if waiting.waiters == 1:
+                self._give_up(waiting)
+                if waiting.told is not None:
+                    self._on_turn(ticket.conversation_id, None)
+            raise
+        finally:
+            waiting.waiters -= 1
+        ticket.taken_at = max(ticket.taken_at, after)
+
+    def _lined_up(self, ticket: Ticket, *, to_work: bool, number: int | None) -> _Waiting:
         waiting = self._queue.get(ticket)
         if waiting is None:
             waiting = _Waiting(ticket, next(self._numbers) if number is None else number, to_work=to_work)
             waiting.is_kept = bool(number)  # written down before the server's last end; from 1 on
             self._queue[ticket] = waiting
-            # Who waits already lacked something when it was last looked, and nothing has been freed since.
-            if not (self._is_closed or self._lack(waiting) or self._problem()):
-                self._let_in(waiting)
-        elif to_work:
-            self.hurry(ticket)
-        try:
-            if not waiting.admitted.done():
-                self._news.set()
-                await self._keep_place(waiting)
-            await asyncio.shield(waiting.admitted)
-        except asyncio.CancelledError:
-            self._forget(waiting)
-            if waiting.told is not None:
-                self._on_turn(ticket.conversation_id, None)
-            if waiting.admitted.cancelled():
-                raise PlaceLostError("the conversation was stopped while it waited for its turn") from None
-            raise
-        ticket.taken_at = max(ticket.taken_at, after)
-
-    def hurry(self, ticket: Ticket) -> None:
-        """What waits only for its sandbox has got work."""
-        waiting = self._queue.get(ticket)
-        if waiting is not None and not waiting.to_work:
-            waiting.to_work, waiting.number = True, next(self._numbers)
+        elif to_work and (not waiting.to_work or (number is not None and number < waiting.number)):
+            waiting.to_work, waiting.number = True, next(self._numbers) if number is None else number
+            waiting.is_kept = number is not None
+            if number is not None:
+                self._conversations.touch(ticket.conversation_id, waiting_number=number)
+        # Who waits already lacked something when it was last looked, and nothing has been freed since.
+        if not self._lack(waiting):
             self._admit()
+        return waiting
+
+    async def hurry(self, ticket: Ticket) -> None:
+        """What waits only for its sandbox has got work."""
+        if self.is_waiting(ticket, to_work=False):
+            waiting = self._lined_up(ticket, to_work=True, number=None)
             self._news.set()
+            if not waiting.admitted.done():
+                await self._keep_place(waiting)
 
     def calm(self, ticket: Ticket) -> bool:
         """What waits for its turn has no work any more, and waits only for its sandbox; False: it does not wait."""
@@ -172,28 +196,34 @@ class RunQueue:
         """It works no more, since its event `at`; nothing where it has taken another turn since."""
         if ticket.works and at > ticket.taken_at:
             self._end_work(ticket)
-            self._admit()
-            self._news.set()
+            self._freed()
 
     def leave(self, ticket: Ticket) -> None:
         """It is not loaded any more, and its sandbox is down or in somebody else's count."""
         if (waiting := self._queue.get(ticket)) is not None:
-            self._forget(waiting)
             waiting.admitted.cancel()
-            if waiting.is_kept and not self._is_closed:
-                self._conversations.touch(ticket.conversation_id, waiting_number=None)
+            self._give_up(waiting)
         self._end_work(ticket)
         self._up -= ticket.has_sandbox
-        ticket.has_sandbox = False
+        ticket.has_sandbox, ticket.is_void = False, True
         if self._tickets.get(ticket.conversation_id) is ticket:
             del self._tickets[ticket.conversation_id]
-        self._admit()
-        self._news.set()
+        self._freed()
 
     def forget(self, conversation_id: str) -> None:
-        """Have it wait no more, if it does and is not loaded."""
-        if (ticket := self._tickets.get(conversation_id)) is not None and not ticket.has_sandbox:
+        """Take its ticket from one that is not loaded: it is taken up no more."""
+        if (ticket := self._tickets.get(conversation_id)) is not None:
             self.leave(ticket)
+
+    def _give_up(self, waiting: _Waiting) -> None:
+        self._forget(waiting)
+        if waiting.is_kept and not self._is_closed:
+            self._conversations.touch(waiting.ticket.conversation_id, waiting_number=None)
+
+    def _freed(self) -> None:
+        self._rested_at = time.monotonic()
+        self._admit()
+        self._news.set()
 
     # --- facts ---
 
@@ -203,7 +233,20 @@ class RunQueue:
         if ticket is None or ticket not in self._queue:
             return None
         waiting = self._queue[ticket]
-        return waiting.told or next((turn for one, turn in self._places() if one is waiting), None)
+        return waiting.place or next((turn for one, turn in self._places() if one is waiting), None)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._is_closed
+
+    def has_sandbox(self, conversation_id: str) -> bool:
+        ticket = self._tickets.get(conversation_id)
+        return ticket is not None and ticket.has_sandbox
+
+    def is_coming_up(self, conversation_id: str) -> bool:
+        """Whether it has its sandbox's place, or waits for that."""
+        ticket = self._tickets.get(conversation_id)
+        return ticket is not None and (ticket.has_sandbox or ticket in self._queue)
 
     def is_waiting(self, ticket: Ticket, *, to_work: bool) -> bool:
         waiting = self._queue.get(ticket)
@@ -231,6 +274,7 @@ class RunQueue:
                 pause = max(TELL_SECONDS, 20 * (told_at - began))  # thousands who wait are told less often
 
     async def _make_room(self) -> None:
+        """Free sandboxes as long as somebody lacks nothing else, and let in whoever may."""
         self._admit()
         while (first := self._first_without_sandbox()) is not None:
             try:
@@ -242,31 +286,52 @@ class RunQueue:
             self._admit()
 
     def close(self) -> None:
-        """Let nobody in any more: the server ends, and who waits keeps its place for the next one."""
+        """Let nobody in: the server ends, and who waits keeps its place; or it begins, and not all have theirs yet."""
         self._is_closed = True
 
+    def open(self) -> None:
+        """Let in whoever may: those who waited when the last server ended are in the queue again."""
+        self._is_closed = False
+        self._admit()
+        self._news.set()
+
     def begin_after(self, number: int) -> None:
-        """Give places behind this one from now on: that of the last who waited when the server ended."""
+        """Give places behind this one, that of the last who waited when the server ended; also to who came already."""
         self._numbers = itertools.count(number + 1)
+        for waiting in sorted(self._queue.values(), key=lambda one: one.number):
+            waiting.number, waiting.is_kept = next(self._numbers), False
 
     # --- the queue ---
 
     def _admit(self) -> None:
-        """Let in whoever may, in their order."""
+        """Let in whoever may, in their order.
+
+        Who lacks only a sandbox keeps its turn for as long as one may be freed: otherwise those that have theirs still,
+        from before, would go first each time.
+        """
         if not self._queue or self._is_closed or self._problem():
             return
-        while (waiting := next((one for one in self._in_order() if not self._lack(one)), None)) is not None:
-            self._let_in(waiting)
+        promised, may_be_freed = 0, time.monotonic() < self._rested_at + LOOK_SECONDS
+        for waiting in list(self._in_order()):
+            if promised and waiting.to_work and self._working.total() + promised >= self.capacity.working:
+                continue
+            lack = self._lack(waiting)
+            if not lack:
+                self._let_in(waiting)
+            elif lack == "sandboxes" and waiting.to_work and may_be_freed:
+                promised += 1
 
     def _let_in(self, waiting: _Waiting) -> None:
         self._forget(waiting)
         ticket = waiting.ticket
         self._up += not ticket.has_sandbox
         ticket.has_sandbox = True
+        self._others.pop(ticket.conversation_id, None)
         if waiting.to_work and not ticket.works:
             ticket.works = True
             self._working[ticket.user_id] += 1
-            self._served[ticket.user_id] = next(self._turns)
+            self._turn += 1
+            self._served[ticket.user_id] = self._turn
         if not waiting.admitted.done():
             waiting.admitted.set_result(None)
         if waiting.is_kept:
@@ -281,9 +346,8 @@ class RunQueue:
                 return "working"
             if self._working[waiting.ticket.user_id] >= self.capacity.per_user:
                 return "user"
-        if not waiting.ticket.has_sandbox and self._sandboxes() >= self.capacity.sandboxes:
-            return "sandboxes"
-        return ""
+        is_up = waiting.ticket.has_sandbox or waiting.ticket.conversation_id in self._others
+        return "" if is_up or self._sandboxes() < self.capacity.sandboxes else "sandboxes"
 
     def _in_order(self) -> Iterator[_Waiting]:
         """All who wait, as they would be let in one after the other, whatever the limits.
@@ -301,48 +365,66 @@ class RunQueue:
                 for user, theirs in of_users.items()
             ]
             heapq.heapify(heap)
-            while heap:
-                working, served, _, user, index = heapq.heappop(heap)
+            for turn in itertools.count(self._turn + 1):
+                if not heap:
+                    break
+                working, _, _, user, index = heapq.heappop(heap)
                 theirs = of_users[user]
                 yield theirs[index]
                 if index + 1 < len(theirs):
-                    heapq.heappush(heap, (working + 1, served, theirs[index + 1].number, user, index + 1))
+                    heapq.heappush(heap, (working + 1, turn, theirs[index + 1].number, user, index + 1))
 
     def _first_without_sandbox(self) -> _Waiting | None:
-        if not self._queue or self._problem():
+        if not self._queue or self._is_closed or self._problem():
             return None
         return next((one for one in self._in_order() if self._lack(one) == "sandboxes"), None)
 
     def _places(self) -> Iterator[tuple[_Waiting, QueuePlace]]:
-        problem, of_users = self._problem(), Counter[str]()
-        for position, waiting in enumerate(self._in_order(), start=1):
+        """Everybody's place: among all, or among its user's own where that one's limit is what it waits for."""
+        problem, position, of_users = self._problem(), 0, Counter[str]()
+        for waiting in self._in_order():
             user = waiting.ticket.user_id
             of_users[user] += 1
             lack = self._lack(waiting)
-            if problem:
-                yield waiting, QueuePlace(position, WAITING_FOR_TURN, f"{in_line(position)}: {problem}")
-            elif lack == "user":
+            if lack == "user" and not problem:
+                text = f"{in_line(of_users[user])}: {self._why(lack)}"
+                yield waiting, QueuePlace(of_users[user], TOO_MANY_CONVERSATIONS, text)
+                continue
+            position += 1
+            text = f"{in_line(position)}: {problem or self._why(lack)}"
+            yield waiting, QueuePlace(position, WAITING_FOR_TURN, text)
+
+    def _why(self, lack: str) -> str:
+        match lack:
+            case "user":
                 most = self.capacity.per_user
-                text = (
-                    f"{most} of your conversations {'are' if most > 1 else 'is'} at work, as many as may be at a time."
-                )
-                yield waiting, QueuePlace(of_users[user], TOO_MANY_CONVERSATIONS, f"{in_line(of_users[user])}: {text}")
-            else:
-                is_work = lack == "working"
-                most = self.capacity.working if is_work else self.capacity.sandboxes
-                what = ("agent" if is_work else "sandbox") if most == 1 else ("agents" if is_work else "sandboxes")
-                how = f"{'is' if most == 1 else 'are'} {'at work' if is_work else 'up'}"
-                text = f"{most} {what} {how}, as many as this server has room for."
-                yield waiting, QueuePlace(position, WAITING_FOR_TURN, f"{in_line(position)}: {text}")
+                which = f"{most} of your conversations {'are' if most > 1 else 'is'} at work"
+                return f"{which}, as many as may be at a time."
+            case "working":
+                most = self.capacity.working
+                which = f"{most} agents are at work" if most > 1 else "1 agent is at work"
+            case "sandboxes":
+                most = self.capacity.sandboxes
+                which = f"{most} sandboxes are up" if most > 1 else "1 sandbox is up"
+            case _:
+                return "its turn comes in a moment."
+        return f"{which}, as many as this server has room for."
 
     def _tell(self) -> None:
+        if self._is_closed:
+            return
         for waiting, turn in list(self._places()):
-            if turn != waiting.told:
-                if waiting.told is None and waiting.to_work:
-                    text = f"waits for its turn. {turn.text}"
-                    self._metrics.trouble("waiting", text, waiting.ticket.conversation_id, level=logging.INFO)
-                waiting.told = turn
-                self._on_turn(waiting.ticket.conversation_id, turn)
+            waiting.place = turn
+            if waiting.to_work and not waiting.is_kept:
+                waiting.is_kept = True
+                self._conversations.touch(waiting.ticket.conversation_id, waiting_number=waiting.number)
+            if not _is_news(turn, waiting.told):
+                continue
+            if waiting.told is None and waiting.to_work:
+                text = f"waits for its turn. {turn.text}"
+                self._metrics.trouble("waiting", text, waiting.ticket.conversation_id, level=logging.INFO)
+            waiting.told = turn
+            self._on_turn(waiting.ticket.conversation_id, turn)
 
     async def _keep_place(self, waiting: _Waiting) -> None:
         """Write its place down, which counts after the server's next start."""
@@ -366,10 +448,17 @@ class RunQueue:
                 del self._working[ticket.user_id]
 
     def _sandboxes(self) -> int:
-        return self._up + self._others()
+        return self._up + len(self._others)
 
     def _problem(self) -> str:
         return next(filter(None, (condition() for condition in self._conditions)), "")
+
+
+def _is_news(place: QueuePlace, told: QueuePlace | None) -> bool:
+    """Whether it has to be told: who is far behind hears of each tenth of its way, or a thousand who wait drown."""
+    if told is None or place.status != told.status or place.position <= len(_ORDINALS):
+        return place != told
+    return abs(place.position - told.position) * 10 >= told.position
 
 
 def in_line(position: int) -> str:

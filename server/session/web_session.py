@@ -185,6 +185,11 @@ class WebSession:
             return False
         return loaded.ticket.has_sandbox and not loaded.ticket.works and (loaded.agent.is_at_rest or self._start_failed)
 
+    @property
+    def can_be_unloaded(self) -> bool:
+        """Whether nobody has it open either."""
+        return self.can_lose_sandbox and not self.connections
+
     def tell_turn(self, turn: QueuePlace | None) -> None:
         """Tell its clients its place in the queue; None: its turn has come."""
         if (agent := self._agent) is None:
@@ -248,13 +253,13 @@ class WebSession:
             self._owner.guard.release(self.conversation_id)
         if loaded is not None and not agent.is_ready:  # there is no controller yet that would see to it
             if begins:
-                self._owner.queue.hurry(loaded.ticket)
+                await self._owner.queue.hurry(loaded.ticket)
             elif isinstance(event, ChangeAgentState) and event.agent_state in INTERRUPTING:
                 await self._calm(loaded, event.agent_state)
         return stored
 
     async def _calm(self, loaded: _Loaded, state: AgentState) -> None:
-        if self._owner.queue.calm(loaded.ticket):
+        if self._owner.queue.calm(loaded.ticket) or self._owner.guard.is_held(self.conversation_id):
             self._was_calmed = True
             await loaded.agent.stream.add_event(AgentStateChanged(agent_state=state))
 
@@ -294,7 +299,7 @@ class WebSession:
     async def reconfigure(self, changes: Mapping[str, Any]) -> bool:
         """Replace these options, with which the next session runs; a loaded one at rest is ended for that.
 
-        False: it was deleted. Raises `AgentAtWorkError`, and changes nothing, while the agent works.
+        False: it was deleted. Raises `AgentAtWorkError`, and changes nothing, while the agent works or waits for that.
         """
         return await self._executor.run(self._reconfigure(changes))
 
@@ -302,9 +307,10 @@ class WebSession:
         record = await self._conversations.get(self.conversation_id)
         if record is None:
             return False
-        agent = self._agent
-        if agent is not None and agent.is_ready and agent.agent_state in BUSY_STATES - {AgentState.LOADING}:
-            raise AgentAtWorkError(self.conversation_id)
+        if (loaded := self._loaded) is not None:
+            works = loaded.agent.is_ready and loaded.agent.agent_state in BUSY_STATES - {AgentState.LOADING}
+            if works or self._owner.queue.is_waiting(loaded.ticket, to_work=True):
+                raise AgentAtWorkError(self.conversation_id)
         await self._unload(stopped=False, sandbox="keep", notice=None)
         return await self._conversations.update(self.conversation_id, options={**record.options, **changes})
 
@@ -470,11 +476,12 @@ class WebSession:
 
     async def _start(self, agent: LoadedAgent, ticket: Ticket, record: ConversationRecord, *, to_work: bool) -> None:
         began, success, guard = time.monotonic(), False, self._owner.guard
-        worked = record.agent_state in _AT_WORK
         try:
             if await guard.holds_back(record):
                 agent.stream.publish(StatusNotice(HELD_BACK, SENTENCE))
                 await guard.until_released(record)
+                record = await self._conversations.get(record.id) or record  # its user may have paused it
+            worked = record.agent_state in _AT_WORK
             await self._owner.queue.enter(
                 ticket,
                 to_work=worked or to_work,
@@ -582,14 +589,9 @@ class Activity(NamedTuple):
 
 def is_idle(activity: Activity, *, now: float, limit_seconds: float) -> bool:
     """Whether to unload it: nobody is connected, nothing is at work, and it was silent for the limit (0: never)."""
-    if limit_seconds <= 0 or not is_at_rest(activity):
+    if limit_seconds <= 0 or activity.is_busy or activity.connections:
         return False
     return now - activity.last_activity >= limit_seconds
-
-
-def is_at_rest(activity: Activity) -> bool:
-    """Whether nothing is at work and nobody looks."""
-    return not (activity.is_busy or activity.connections)
 
 
 def is_pause_over(paused_at: float, *, now: float, limit_seconds: float) -> bool:

@@ -31,7 +31,7 @@ from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
 from server.session.crash_guard import CrashGuard
-from server.session.recovery import resume_interrupted
+from server.session.recovery import interrupted, resume_interrupted
 from server.session.run_queue import RunQueue
 from server.settings.settings import Settings
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
@@ -387,12 +387,13 @@ async def test_no_more_than_resume_concurrency_start_at_a_time(resume_concurrenc
         queue = RunQueue(
             Capacity(9, 9, 9),
             database.conversations,
-            others=lambda: 0,
+            others={},
             free_sandbox=nothing_to_free,
             on_turn=lambda *_: None,
             metrics=ServerMetrics(),
         )
-        await resume_interrupted(database.conversations, start, queue, guard, concurrency=resume_concurrency)
+        left = await interrupted(database.conversations)
+        await resume_interrupted(left, start, queue, guard, concurrency=resume_concurrency)
     assert most == resume_concurrency
 
 

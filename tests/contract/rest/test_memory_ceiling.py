@@ -10,7 +10,8 @@ import pytest
 from agent_core.errors import SandboxError
 from server.session import memory_ceiling
 from server.session.memory_ceiling import MemoryCeiling, machine_memory, server_memory
-from tests.contract.rest.conftest import MakeServer
+from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer
+from tests.contract.rest.test_waiting import Model, serving, until_position, until_state
 
 MEGABYTE = 1024**2
 
@@ -65,6 +66,58 @@ async def test_above_the_ceiling_whoever_reads_large_events_waits_for_memory_and
         assert (await reading).status_code == 200
 
 
+async def test_a_message_above_the_ceiling_is_kept_and_waits_in_line_until_there_is_memory(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.conversation_manager.standalone.LOOK_SECONDS", 0.05)
+    model = Model()
+    async with model.server, serving(make_server, model, max_memory_mb=64 * 1024) as server:
+        talks = await server.create(initial_user_msg="Do 'task-0'")
+        await until_state(server, talks, "finished")
+
+        async def rests() -> bool:
+            return "drydock_working 0.0" in (await server.get("/metrics")).text
+
+        await server.until(rests)
+        ceiling = server.app.services.sandboxes.memory
+        ceiling.limit = server_memory() // 2
+        event = {"action": "message", "args": {"content": "Do 'task-1'"}}
+        assert (await server.post(f"/api/conversations/{talks}/events", json=event)).status_code == 200
+        info = await until_position(server, talks, 1)
+        assert info["waiting"]["message"].startswith("First in line: The server has ")
+        assert "(max_memory_mb)" in info["waiting"]["message"]
+        assert model.order() == ["task-0"]
+        ceiling.limit = server_memory() * 100
+
+        async def has_asked() -> bool:
+            return model.order() == ["task-0", "task-1"]
+
+        await server.until(has_asked, seconds=MODEL_SECONDS)
+        await until_state(server, talks, "finished")
+
+
+async def test_what_could_not_be_started_for_want_of_memory_starts_by_itself(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.conversation_manager.standalone.LOOK_SECONDS", 0.05)
+    model = Model()
+    async with model.server, serving(make_server, model, max_memory_mb=64 * 1024) as server:
+        fails = await server.create()
+        await until_state(server, fails, "awaiting_user_input")
+        await server.post(f"/api/conversations/{fails}/stop")
+        ceiling = server.app.services.sandboxes.memory
+        # As if memory had gone in the moment between its turn and the start of its sandbox.
+        server.app.services.manager.queue._conditions = []  # type: ignore[attr-defined]
+        ceiling.limit = server_memory() // 2
+        event = {"action": "message", "args": {"content": "Do 'task-0'"}}
+        assert (await server.post(f"/api/conversations/{fails}/events", json=event)).status_code == 200
+        await until_state(server, fails, "error")
+        assert "max_memory_mb" in str(await server.events(fails))
+        ceiling.limit = server_memory() * 100
+        await until_state(server, fails, "finished")
+        assert model.order() == ["task-0"]
+
+
 def test_the_default_is_half_of_what_there_is_and_a_little_of_it_is_kept() -> None:
     total = machine_memory().total
     ceiling = MemoryCeiling(None)
@@ -91,6 +144,26 @@ def test_a_machine_without_memory_left_is_a_reason_too() -> None:
     ceiling = MemoryCeiling(server_memory() * 10)
     ceiling.reserve = machine_memory().free * 2
     assert "machine has" in ceiling.problem()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_processors_are_those_that_the_tightest_control_group_leaves(tmp_path: Path, version: int) -> None:
+    root = tmp_path / "cpu" if version == 1 else tmp_path
+    for path, quota in (("", None), ("outer", 250_000), ("outer/inner", 400_000)):
+        folder = root / path
+        folder.mkdir(parents=True, exist_ok=True)
+        if version == 2:
+            (folder / "cpu.max").write_text(f"{quota or 'max'} 100000\n")
+        else:
+            (folder / "cpu.cfs_quota_us").write_text(f"{quota or -1}\n")
+            (folder / "cpu.cfs_period_us").write_text("100000\n")
+    membership = "4:cpu,cpuacct:/outer/inner\n" if version == 1 else "0::/outer/inner\n"
+    assert memory_ceiling._processors(8, membership, tmp_path) == 2
+    assert memory_ceiling._processors(1, membership, tmp_path) == 1
+    assert memory_ceiling._processors(8, "", tmp_path) == 8
+    file, least = ("cpu.max", "30000 100000\n") if version == 2 else ("cpu.cfs_quota_us", "30000\n")
+    (root / "outer" / file).write_text(least)
+    assert memory_ceiling._processors(8, membership, tmp_path) == 1, "less than one is one"
 
 
 @pytest.mark.parametrize("version", [1, 2])

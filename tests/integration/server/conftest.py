@@ -264,3 +264,22 @@ async def create(server: ServerProcess, **body: Any) -> str:
         response = await client.post("/api/conversations", json=body)
         assert response.status_code == 200, response.text
         return str(response.json()["conversation_id"])
+
+
+async def info_of(server: ServerProcess, conversation_id: str) -> dict[str, Any]:
+    """What REST says of it."""
+    async with server.client() as client:
+        return dict((await client.get(f"/api/conversations/{conversation_id}")).json())
+
+
+async def states(server: ServerProcess, conversation_id: str) -> list[str]:
+    """The states that its log has, in order."""
+    return [
+        event["extras"]["agent_state"]
+        for event in await stored_events(server, conversation_id)
+        if event.get("observation") == "agent_state_changed"
+    ]
+
+
+async def is_in(server: ServerProcess, conversation_id: str, state: str) -> bool:
+    return (await states(server, conversation_id))[-1:] == [state]

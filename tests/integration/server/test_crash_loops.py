@@ -25,6 +25,8 @@ from tests.integration.server.conftest import (
     ServerProcess,
     create,
     following,
+    info_of,
+    is_in,
     stored_events,
 )
 from tests.waiting import until
@@ -67,26 +69,9 @@ def model_of(model: ModelServer) -> dict[str, str]:
     }
 
 
-async def info_of(server: ServerProcess, conversation_id: str) -> dict[str, object]:
-    async with server.client() as client:
-        return dict((await client.get(f"/api/conversations/{conversation_id}")).json())
-
-
-async def states(server: ServerProcess, conversation_id: str) -> list[str]:
-    return [
-        event["extras"]["agent_state"]
-        for event in await stored_events(server, conversation_id)
-        if event.get("observation") == "agent_state_changed"
-    ]
-
-
-async def is_in(server: ServerProcess, conversation_id: str, state: str) -> bool:
-    return (await states(server, conversation_id))[-1:] == [state]
-
-
 async def is_held(server: ServerProcess, conversation_id: str) -> bool:
     try:
-        return (await info_of(server, conversation_id))["runtime_status"] == HELD_BACK
+        return bool((await info_of(server, conversation_id))["runtime_status"] == HELD_BACK)
     except httpx.TransportError:  # the server is ended at this moment
         return False
 

@@ -39,13 +39,19 @@ REQUEST = MessageEvent(source="user", llm_message=Message.user("Go."))
 class World:
     database: Database
     taken_up: list[str] = field(default_factory=list)
+    starting: list[asyncio.Task[None]] = field(default_factory=list)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
 
     def guard(self, *, retry_seconds: float = 0) -> CrashGuard:
         async def take_up(conversation_id: str) -> None:
+            starting = asyncio.create_task(start(conversation_id))
+            self.starting.append(starting)
+
+        async def start(conversation_id: str) -> None:
+            await guard.admit(await self.record(conversation_id))
             self.taken_up.append(conversation_id)
 
-        return CrashGuard(
+        guard = CrashGuard(
             self.database.conversations,
             self.database.events,
             retry_seconds=retry_seconds,
@@ -53,6 +59,7 @@ class World:
             take_up=take_up,
             metrics=self.metrics,
         )
+        return guard
 
     async def log(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:
         stream = await EventStream.open(conversation_id, self.database.events)
@@ -217,9 +224,9 @@ async def test_what_is_held_back_is_taken_up_by_itself_one_after_the_other(
     for name in ("a", "b"):
         await held_back(world, name)
     guard = world.guard(retry_seconds=0.05)
+    for name in ("a", "b"):
+        assert not await world.live(name, guard=guard)
     async with at_work(guard):
-        for name in ("a", "b"):
-            assert not await world.live(name, guard=guard)
         await until(lambda: len(world.taken_up) == 1)
         await ticks(20)
         (first,) = world.taken_up
@@ -287,7 +294,7 @@ async def test_recovery_leaves_the_ticket_of_one_that_is_held_back_and_open(worl
     queue = RunQueue(
         Capacity(9, 9, 9),
         world.database.conversations,
-        others=lambda: 0,
+        others={},
         free_sandbox=_frees_nothing,
         on_turn=lambda _where, _turn: None,
         metrics=world.metrics,
@@ -298,7 +305,7 @@ async def test_recovery_leaves_the_ticket_of_one_that_is_held_back_and_open(worl
     async def start(conversation_id: str) -> None:
         world.taken_up.append(conversation_id)
 
-    await resume_interrupted(world.database.conversations, start, queue, guard, concurrency=1)
+    await resume_interrupted([await world.record("a")], start, queue, guard, concurrency=1)
     assert guard.is_held("a")
     assert queue.ticket("a", "ann") is ticket
     assert not world.taken_up

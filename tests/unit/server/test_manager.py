@@ -24,11 +24,11 @@ from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.errors import DatabaseError
 from server.db.event_store import SqlEventStore
 from server.db.repositories.conversations import ConversationRepository
-from server.errors import ConfigurationError, ConversationNotFoundError, SessionError
+from server.errors import AgentAtWorkError, ConfigurationError, ConversationNotFoundError, SessionError
 from server.session import recovery
 from server.session.agents.agent_sessions import UserSecrets
 from server.session.crash_guard import FRUITLESS_LIVES, HELD_BACK, LIFE, Life
-from server.session.recovery import resume_interrupted
+from server.session.recovery import interrupted, resume_interrupted
 from server.session.sandboxes import DiskReserve
 from server.settings.extensions import class_at
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello
@@ -388,8 +388,8 @@ async def test_one_that_cannot_be_resumed_whatever_the_reason_leaves_the_others_
                 raise ZeroDivisionError("nobody foresaw this")
             resumed.append(conversation_id)
 
-        manager = house.manager
-        await resume_interrupted(house.database.conversations, start, manager.queue, manager.guard, concurrency=1)
+        manager, left = house.manager, await interrupted(house.database.conversations)
+        await resume_interrupted(left, start, manager.queue, manager.guard, concurrency=1)
         assert resumed == ["good"]
     assert "conversation bad could not be resumed" in caplog.text
 
@@ -465,6 +465,61 @@ async def test_one_idle_conversation_that_does_not_end_well_does_not_keep_the_ot
             await house.new(name)
             await house.manager.maybe_start_agent_loop(name)
         await until(lambda: all(house.agents.of(name)[0].closed_with for name in ("bad", "good")))
+
+
+async def test_what_is_stopped_before_it_is_taken_up_is_not_taken_up(make_house: MakeHouse) -> None:
+    async with make_house(resume_on_start=False) as house:
+        names = ["a", "b", "c"]
+        for name in names:
+            await house.new(name, agent_state="running")
+        going_on = asyncio.Event()
+
+        async def start(conversation_id: str) -> None:
+            begun.append(conversation_id)
+            await going_on.wait()
+
+        begun: list[str] = []
+        manager, left = house.manager, await interrupted(house.database.conversations)
+        resuming = asyncio.create_task(
+            resume_interrupted(left, start, manager.queue, manager.guard, concurrency=1), name="resuming"
+        )
+        await until(lambda: bool(begun))
+        stopped, deleted = (name for name in names if name not in begun)
+        assert manager.live(stopped).status is ConversationStatus.STARTING
+        await manager.stop(stopped)
+        await manager.delete(deleted)
+        going_on.set()
+        await resuming
+        assert len(begun) == 1
+        assert await house.state_of(stopped) == "stopped"
+        assert manager.live(stopped).status is ConversationStatus.STOPPED
+
+
+async def test_what_waits_for_its_turn_is_as_little_reconfigured_as_what_works(make_house: MakeHouse) -> None:
+    async with make_house(max_working_conversations=1) as house:
+        house.agents.start_seconds = 100
+        for name in ("works", "waits"):
+            await house.new(name)
+            await house.manager.send(name, hello())
+        await until(lambda: house.manager.queue.place("waits") is not None)
+        with pytest.raises(AgentAtWorkError):
+            await house.manager.reconfigure("waits", {})
+        assert house.manager.queue.place("waits") is not None
+
+
+async def test_a_restart_with_fewer_places_stops_no_sandbox_of_what_was_at_work(make_house: MakeHouse) -> None:
+    names = ["a", "b", "c"]
+    async with make_house(resume_on_start=False) as house:
+        for name in names:
+            await house.new(name, sandbox={"provider": "fake"}, agent_state="running")
+            await house.start_sandbox(name)
+        provider = house.provider
+    async with make_house(provider, max_sandboxes=1, sandbox_stop_seconds=0.01) as house:
+        house.agents.start_seconds = 100
+        await until(lambda: bool(house.agents.made))
+        await asyncio.sleep(0.2)  # many looks for what nobody attends to
+        assert [one.status.value for one in provider.sandboxes.values()] == ["running"] * 3
+        assert house.manager.queue._sandboxes() == 3
 
 
 async def test_leftover_sandboxes_of_deleted_conversations_are_removed_before_any_is_made(

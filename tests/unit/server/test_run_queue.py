@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,15 +11,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN
 from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
+from server.session import capacity, run_queue
 from server.session.capacity import Capacity
+from server.session.memory_ceiling import MachineMemory
 from server.session.run_queue import PlaceLostError, QueuePlace, RunQueue, Ticket, in_line
 from server.settings.settings import Settings
-from tests.waiting import until
+from tests.waiting import ticks, until
 
 
 class Played:
@@ -27,6 +31,7 @@ class Played:
     def __init__(self, database: Database, capacity: Capacity, conditions: tuple[Callable[[], str], ...]) -> None:
         self.database = database
         self.resting: list[Ticket] = []
+        self.others: dict[str, float] = {}
         self.begun: list[str] = []
         self.told: dict[str, list[QueuePlace | None]] = {}
         self.metrics = ServerMetrics()
@@ -34,7 +39,7 @@ class Played:
             capacity,
             database.conversations,
             conditions=conditions,
-            others=lambda: 0,
+            others=self.others,
             free_sandbox=self.free,
             on_turn=lambda where, turn: self.told.setdefault(where, []).append(turn),
             metrics=self.metrics,
@@ -169,7 +174,7 @@ async def test_what_only_looks_waits_behind_work_and_goes_to_the_end_of_that_whe
         queue.enter("looks", to_work=False)
         queue.enter("works")
         await settled()
-        queue.runs.hurry(queue.runs.ticket("looks", "ann"))
+        await queue.runs.hurry(queue.runs.ticket("looks", "ann"))
         assert [one.ticket.conversation_id for one in queue.runs._in_order()] == ["works", "looks"]
         queue.runs.calm(queue.runs.ticket("works", "ann"))
         assert [one.ticket.conversation_id for one in queue.runs._in_order()] == ["looks", "works"]
@@ -191,6 +196,104 @@ async def test_a_wait_that_is_cancelled_or_ended_leaves_the_queue(tmp_path: Path
         assert queue.runs.place("b") is None
         await queue.database.conversations.flush()
         assert await number_of(queue, "c") is None, "it does not go on waiting after a restart"
+
+
+async def test_of_two_who_wait_for_the_same_turn_one_may_go_and_both_hear_of_its_end(tmp_path: Path) -> None:
+    async with opened(tmp_path, Capacity(1, 1, 9)) as queue:
+        queue.enter("a")
+        await settled()
+        ticket = queue.runs.ticket("b", "ann")
+        recovery, session = queue.enter("b"), queue.enter("b")
+        await settled()
+        session.cancel()
+        await settled()
+        assert queue.runs.is_waiting(ticket, to_work=True), "the other one waits still"
+        queue.runs.leave(ticket)
+        for late in (recovery, asyncio.create_task(queue.runs.enter(ticket, to_work=True))):
+            with pytest.raises(PlaceLostError):
+                async with asyncio.timeout(5):
+                    await late
+
+
+async def test_work_that_comes_to_what_waits_for_its_sandbox_keeps_its_place_over_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path, Capacity(9, 9, 1)) as queue:
+        queue.enter("up")
+        await settled()
+        await queue.database.conversations.create(ConversationRecord(id="looks"))
+        queue.enter("looks", to_work=False)
+        await settled()
+        await queue.runs.hurry(queue.runs.ticket("looks", "ann"))
+        assert await number_of(queue, "looks") == 3
+        queue.entering["looks"].cancel()
+        await settled()
+        assert await number_of(queue, "looks") is None, "whoever gives up has no place to keep"
+
+
+async def test_what_was_in_line_goes_before_who_comes_while_the_server_begins(tmp_path: Path) -> None:
+    async with opened(tmp_path, Capacity(1, 1, 9)) as queue:
+        queue.runs.close()
+        queue.runs.begin_after(7)
+        queue.enter("new")
+        queue.enter("open", to_work=False)  # a client that has come back first
+        queue.enter("waited", number=7)
+        queue.enter("open", number=6)
+        queue.enter("worked", number=0)
+        await settled()
+        assert queue.begun == []
+        queue.runs.open()
+        for count, names in enumerate((["worked"], ["open", "open"], ["waited"], ["new"]), start=1):
+            await until(lambda: len({*queue.begun}) == count)  # noqa: B023 - asked before it changes
+            await settled()
+            assert queue.begun[-len(names) :] == names
+            queue.ends(names[0])
+
+
+async def test_a_sandbox_that_is_up_already_needs_no_room_and_counts_once(tmp_path: Path) -> None:
+    async with opened(tmp_path, Capacity(9, 9, 1)) as queue:
+        queue.others["a"] = 0.0
+        queue.enter("b")
+        queue.enter("a")
+        await until_begun(queue, "a")
+        assert queue.runs._sandboxes() == 1
+        assert queue.others == {}
+
+
+async def test_who_lacks_a_sandbox_is_not_passed_again_and_again_by_those_that_have_theirs(tmp_path: Path) -> None:
+    async with opened(tmp_path, Capacity(1, 1, 2)) as queue:
+        queue.enter("works")
+        queue.enter("has one", to_work=False)
+        await settled()
+        queue.enter("lacks one")
+        queue.enter("has one")
+        await settled()
+        queue.ends("works")
+        await ticks(20)  # it comes to rest a moment later
+        queue.resting.append(queue.runs.ticket("works", "ann"))
+        queue.runs._news.set()
+        await until_begun(queue, "works", "has one", "lacks one")
+
+
+async def test_where_no_sandbox_can_be_freed_a_turn_is_not_left_unused(tmp_path: Path) -> None:
+    async with opened(tmp_path, Capacity(1, 1, 2)) as queue:
+        queue.enter("works")
+        queue.enter("has one", to_work=False)
+        await settled()
+        queue.enter("lacks one")
+        queue.enter("has one")
+        queue.ends("works")  # but runs a command of its user's for hours
+        await until(lambda: queue.begun == ["works", "has one", "has one"])
+
+
+def test_who_is_far_behind_is_told_seldom_and_the_first_ones_always() -> None:
+    told: list[int] = []
+    for position in range(1000, 0, -1):
+        place = QueuePlace(position, WAITING_FOR_TURN, in_line(position))
+        last = QueuePlace(told[-1], WAITING_FOR_TURN, in_line(told[-1])) if told else None
+        if run_queue._is_news(place, last):
+            told.append(position)
+    assert told[-10:] == list(range(10, 0, -1))
+    assert len(told) < 60
+    assert all(earlier - later <= earlier / 10 + 1 for earlier, later in itertools.pairwise(told))
 
 
 async def test_the_next_step_of_who_works_waits_for_nobody(tmp_path: Path) -> None:
@@ -292,7 +395,20 @@ def test_a_place_is_said_as_people_say_it() -> None:
 def test_what_is_left_open_is_reckoned_from_the_machine() -> None:
     reckoned = Capacity.of(Settings(), cores=2, memory_mb=24 * 1024)
     assert (reckoned.working, reckoned.per_user, reckoned.sandboxes) == (92, 92, 92)
-    small = Capacity.of(Settings(), cores=1, memory_mb=512)
-    assert (small.working, small.sandboxes) == (2, 2)
+    for cores, memory_mb, working, sandboxes in ((1, 512, 2, 2), (1, 64 * 1024, 250, 252), (128, 2**20, 4092, 4092)):
+        found = Capacity.of(Settings(), cores=cores, memory_mb=memory_mb)
+        assert (found.working, found.sandboxes) == (working, sandboxes)
+    assert "250 for the one processor" in Capacity.of(Settings(), cores=1, memory_mb=512).origin
     chosen = Settings(max_concurrent_conversations=3, max_working_conversations=5, max_sandboxes=7)
     assert Capacity.of(chosen, cores=2, memory_mb=512) == Capacity(5, 3, 7, "all as set")
+    for field in ("max_concurrent_conversations", "max_working_conversations", "max_sandboxes"):
+        with pytest.raises(ValidationError, match="greater than or equal to 1"):
+            Settings.model_validate({field: 0})
+
+
+def test_sandboxes_of_an_engine_are_not_in_the_control_group_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    gigabyte = 1024**3
+    monkeypatch.setattr(capacity, "machine_memory", lambda: MachineMemory(2 * gigabyte, gigabyte))
+    monkeypatch.setattr(capacity, "whole_memory", lambda: MachineMemory(33 * gigabyte, gigabyte))
+    of_local, of_docker = (Capacity.of(Settings(sandbox=name)).sandboxes for name in ("local", "docker"))
+    assert (of_local, of_docker) == (4, 128)
