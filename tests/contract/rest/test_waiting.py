@@ -1,6 +1,6 @@
 """More conversations than may be at work: all wait for their turn, none is stopped, and each is told its place.
 
-``WAITING=60`` has so many wait, with room for a third.
+``WAITING=60`` has so many wait, with room for a third; ``SANDBOX=local`` gives them real sandboxes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.stream import Subscription
 from agent_core.events.transient import StatusNotice
+from agent_core.runtime.local.provider import LocalProvider
+from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
 from server.db.repositories.conversations import ConversationRecord
@@ -48,9 +51,11 @@ class Model:
 
 
 @asynccontextmanager
-async def serving(make_server: MakeServer, model: Model, **values: Any) -> AsyncIterator[Server]:
+async def serving(
+    make_server: MakeServer, model: Model, provider: SandboxProvider | None = None, **values: Any
+) -> AsyncIterator[Server]:
     settings = {"llm_model": "openai/x", "llm_base_url": model.server.url, "llm_api_key": "key"}
-    async with make_server(generate_titles=False, **settings, **values) as server:
+    async with make_server(provider, generate_titles=False, **settings, **values) as server:
         yield server
 
 
@@ -78,11 +83,13 @@ async def until_position(server: Server, conversation: str, position: int | None
 
 
 async def test_many_at_once_all_finish_in_their_order_and_nothing_is_stopped(
-    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    model = Model()
+    model, room = Model(), WAITING // 3
+    real = LocalProvider(str(tmp_path)) if os.environ.get("SANDBOX") == "local" else None
     caplog.set_level(logging.INFO, logger="server")
-    async with model.server, serving(make_server, model, max_concurrent_conversations=WAITING // 3) as server:
+    limits = {"max_concurrent_conversations": room} | ({"max_sandboxes": room} if real is not None else {})
+    async with model.server, serving(make_server, model, real, **limits) as server:
         made = [await server.create(initial_user_msg=f"Do 'task-{number:02}'") for number in range(WAITING)]
         for conversation in made:
             await until_state(server, conversation, "finished")
