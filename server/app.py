@@ -152,6 +152,7 @@ class Application:
                 authenticator=authenticator,
                 origins=origins,
                 keeper=self._keeper,
+                shortage=self.services.sandboxes.memory.problem,
             )
             self._handler = Preview(
                 _for_other_origins(gate, self.settings.allowed_origins),

@@ -32,6 +32,11 @@ from server.settings.text_fields import shown_address
 
 CHECK_SECONDS = 20.0
 MIN_PYTHON = (3, 11)
+SHOWN_OTHERS = 5
+REMOVAL = (
+    "F=label=drydock.instance=NAME; docker ps -aqf $F | xargs -r docker rm -fv; docker volume ls -qf $F | xargs -r"
+    " docker volume rm; docker network ls -qf $F | xargs -r docker network rm"
+)
 
 
 class DoctorFinding(NamedTuple):
@@ -80,6 +85,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         engine._replace(needed=docker_needed),
         image._replace(needed=docker_needed and engine.ok),
         local._replace(needed=local_needed),
+        *(await _bounded("others", lambda: _others(settings)) if by_docker else ()),
         *await _bounded("network", lambda: _network(settings, docker=wish == "docker" or (wish == "auto" and works))),
         _page(settings),
         _model(settings),
@@ -237,6 +243,21 @@ async def _docker(settings: Settings) -> tuple[DoctorFinding, DoctorFinding]:
         return found, DoctorFinding("image", image.ok, f"{settings.sandbox_image}: {image.reason} {image.fix}".strip())
     finally:
         await provider.close()
+
+
+async def _others(settings: Settings) -> tuple[DoctorFinding]:
+    """What other servers have in the engine: whether one of them is gone for good is its operator's to say."""
+    provider = DockerProvider()
+    try:
+        found = await provider.others(instance_id(prepare_data_dir(settings.data_dir)))
+    finally:
+        await provider.close()
+    if not found:
+        return (DoctorFinding("others", ok=True, text="the engine has sandboxes of this server alone"),)
+    shown = ", ".join(f"{number} of {name}" for name, number in list(found.items())[:SHOWN_OTHERS])
+    more = f" and of {len(found) - SHOWN_OTHERS} more" if len(found) > SHOWN_OTHERS else ""
+    text = f"containers and volumes of other servers: {shown}{more}. What is of one that never comes back: {REMOVAL}"
+    return (DoctorFinding("others", ok=False, text=text, needed=False),)
 
 
 async def _local(settings: Settings) -> tuple[DoctorFinding]:

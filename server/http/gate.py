@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote_to_bytes
 
@@ -34,6 +34,9 @@ OAUTH_PREFIX: Final = "/oauth/"
 
 SERVER_INFO: Final = "/server_info"
 """Path that tells strangers what this is, and no more; with the token, how it does. A wrong one is refused."""
+
+_LARGE: Final = 1024 * 1024
+"""Bytes of a body after which it is looked whether there is memory for more of it, and again after as many more."""
 
 _TOO_SLOW: Final = "The request did not come in time; send it again, over a faster connection or in smaller pieces."
 _MAX_NAME: Final = 80
@@ -64,7 +67,7 @@ class _Pace:
 
 
 class Gate:
-    """ASGI middleware around the whole server."""
+    """ASGI middleware around the whole server. `shortage` tells why there is no memory for a large body, or ""."""
 
     def __init__(
         self,
@@ -74,8 +77,10 @@ class Gate:
         authenticator: Authenticator,
         origins: OriginPolicy,
         keeper: Doorkeeper | None = None,
+        shortage: Callable[[], str] = str,
     ) -> None:
         self._app = app
+        self._shortage = shortage
         self._keeper = keeper or Doorkeeper(authenticator)
         self._origins = origins
         self._limiter = RateLimiter(settings.requests_per_second)
@@ -112,13 +117,13 @@ class Gate:
             response.raw_headers.extend(extra)
             await response(scope, receive, guarded_send)
             return
-        received = 0
+        received = looked_at = 0
         started = False
         is_whole = False
         pace = _Pace()
 
         async def counted_receive() -> Message:
-            nonlocal received, is_whole
+            nonlocal received, looked_at, is_whole
             if is_whole:
                 return await receive()
             try:
@@ -128,6 +133,10 @@ class Gate:
             received += len(message.get("body", b""))
             if received > self._limit(path)[1]:
                 raise _BodyRefusedError(413, self._too_large(path)["detail"])
+            if received > looked_at + _LARGE and not path.endswith(UPLOADS):
+                looked_at = received
+                if problem := self._shortage():
+                    raise _BodyRefusedError(503, problem, {"retry-after": "5", "connection": "close"})
             is_whole = not message.get("more_body", False)
             return message
 

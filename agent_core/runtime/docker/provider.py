@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -98,6 +99,18 @@ class DockerProvider:
         await self._engine.call("remove what is left of former sandboxes", sweep)
         await self._networks.remove_unused(instance_id, all_of_instance=not remaining)
         return sorted(removed - {""})
+
+    async def others(self, instance_id: str) -> dict[str, int]:
+        """How many containers and volumes the engine has of each other instance, whose server may be gone."""
+        filters = {"label": [LABEL_INSTANCE]}
+
+        def count(client: Any) -> Counter[str]:
+            volumes = client.volumes(filters=filters)["Volumes"] or ()
+            objects = (*client.containers(all=True, filters=filters), *volumes)
+            return Counter(labels_of(one).get(LABEL_INSTANCE, "") for one in objects)
+
+        found = await self._engine.call("list the sandboxes of other servers", count)
+        return {name: number for name, number in found.most_common() if name != instance_id}
 
     async def prepare(self, spec: SandboxSpec) -> None:
         if spec.network in GUARDED and not await self._border.ensure(spec):

@@ -58,6 +58,9 @@ async def test_above_the_ceiling_whoever_reads_large_events_waits_for_memory_and
             assert answer.headers["retry-after"]
             assert "max_memory_mb" in answer.text
         assert (await server.get(path)).status_code == 200
+        body = {"action": "message", "args": {"content": "x" * (3 * MEGABYTE)}}
+        refused = await server.post(f"{path}/events", json=body)
+        assert (refused.status_code, "max_memory_mb" in refused.text) == (503, True)
         monkeypatch.setattr("server.db.event_store.LARGE_SECONDS", 60)
         reading = asyncio.create_task(server.get(f"{path}/events"))
         await asyncio.sleep(0.3)

@@ -11,7 +11,7 @@ import pytest
 
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest, command_result
 from agent_core.testing.model_server import ModelRequest, ModelServer
-from agent_core.testing.model_turns import Call, Turn, call, calls, fail, finish, raw
+from agent_core.testing.model_turns import Call, Turn, calls, fail, finish, raw
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill
 
 
@@ -27,6 +27,7 @@ def piece(index: int, arguments: str, name: str = "terminal") -> dict[str, Any]:
 
 
 RUN = json.dumps({"command": "half"})
+FINE = json.dumps({"command": "fine"})
 
 FAULTS: dict[str, Turn] = {
     "cut within a text": raw(delta(text="Let me")).then("cut"),
@@ -46,7 +47,22 @@ FAULTS: dict[str, Turn] = {
     "a redirection": fail(307, headers={"Location": "https://elsewhere.invalid/"}),
     "nothing": raw(),
     "a call without its end": calls(Call("terminal", RUN[:-1])),
+    "an error in pieces": Turn(
+        status=500, body='{"error": {"message": "over' + "x" * 100_000, content_type="text/plain"
+    ),
 }
+
+DONE = (delta(reason="tool_calls"), "data: [DONE]\n\n")
+ODD: dict[str, tuple[Turn, int]] = {
+    "the second of three is malformed": (calls(*(Call("terminal", one) for one in (FINE, RUN[:-1], FINE))), 2),
+    "a tool that there is not": (calls(Call("conjure", RUN)), 0),
+    "two calls with one id": (raw(delta(piece(0, FINE), {**piece(1, FINE), "id": "call_0"}), *DONE), 2),
+    "no id at all": (raw(delta({**piece(0, FINE), "id": None}), *DONE), 1),
+    "the id of the turn before": (calls(Call("terminal", FINE, id="the first")), 1),
+    "calls that end as a text": (raw(delta(piece(0, FINE)), delta(reason="stop"), "data: [DONE]\n\n"), 1),
+    "an end that nobody knows": (raw(delta(piece(0, FINE)), delta(reason="eureka"), "data: [DONE]\n\n"), 1),
+}
+"""What can be understood all the same, and how many of its calls are made; the agent goes on by itself."""
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +73,21 @@ def _no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def case_of(request: ModelRequest) -> str:
     """Which of the faults a request's conversation is about."""
     text = json.dumps(request.json["messages"])
-    return next(name for name in sorted(FAULTS, key=len, reverse=True) if f"case: {name}." in text)
+    return next(name for name in sorted({**FAULTS, **ODD}, key=len, reverse=True) if f"case: {name}." in text)
+
+
+def has_a_result_for_each_call(request: ModelRequest) -> bool:
+    """Whether each call is followed by its own result, as providers want it."""
+    waiting: list[str] = []
+    for message in request.json["messages"]:
+        if message["role"] == "tool":
+            if message["tool_call_id"] not in waiting:
+                return False
+            waiting.remove(message["tool_call_id"])
+        elif waiting:
+            return False
+        waiting += [one["id"] for one in message.get("tool_calls") or ()]
+    return not waiting
 
 
 def is_answered(events: list[dict[str, Any]]) -> bool:
@@ -100,7 +130,10 @@ async def test_whatever_the_model_server_does_in_the_middle_nothing_half_is_done
         case = case_of(request)
         asked[case] += 1
         if asked[case] == 1:
-            return call("terminal", {"command": f"whole {case}"})
+            return calls(Call("terminal", {"command": f"whole {case}"}, id="the first"))
+        assert has_a_result_for_each_call(request), case
+        if case in ODD:
+            return ODD[case][0] if asked[case] == 2 else finish("Well.")
         return finish("Well.") if case in goes_well else FAULTS[case]
 
     provider = FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts, "shell.kill": kill})
@@ -109,12 +142,14 @@ async def test_whatever_the_model_server_does_in_the_middle_nothing_half_is_done
         async with make_server(
             provider, generate_titles=False, llm_profiles={"scripted": profile}, llm_profile="scripted"
         ) as server:
-            for case in FAULTS:
+            for case in (*FAULTS, *ODD):
+                fine = commands["fine"]
                 conversation_id = await server.create(initial_user_msg=f"Go. case: {case}.")
-                events = await settled(server, conversation_id, lambda case=case: asked[case] > 1)  # type: ignore[misc]
+                events = await settled(server, conversation_id, lambda case=case: asked[case] > 1 + (case in ODD))  # type: ignore[misc]
                 assert commands[f"whole {case}"] == 1, case
                 assert is_answered(events), case
                 assert commands["half"] == 0, case
+                assert commands["fine"] - fine == (ODD[case][1] if case in ODD else 0), case
                 if state_of(events) == "error":
                     assert any(event.get("extras", {}).get("reason") or event.get("content") for event in events), case
                 goes_well.add(case)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from server.cli.doctor import REMOVAL, doctor
+from server.settings.settings import Settings
 from tests.bad_engine import bad_engine
 from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following
 
@@ -54,7 +57,7 @@ async def volumes(server: ServerProcess) -> list[str]:
 
 @pytest.mark.timeout(240)
 async def test_a_container_outlives_a_killed_server_is_adopted_and_goes_with_its_conversation(
-    make_process: MakeProcess,
+    make_process: MakeProcess, tmp_path: Path
 ) -> None:
     server = await make_process("--sandbox", "docker")
     conversation_id = await create(server)
@@ -63,6 +66,11 @@ async def test_a_container_outlives_a_killed_server_is_adopted_and_goes_with_its
         await follower.until(lambda: follower.count(observation="run") == 1)
         before = await containers(server)
         assert len(before) == 1
+        printed = io.StringIO()
+        await asyncio.to_thread(doctor, Settings(data_dir=tmp_path / "another", sandbox="docker"), printed)
+        instance = (server.data_dir / "instance-id").read_text().strip()
+        assert f" of {instance}" in printed.getvalue() or " more. What is of one" in printed.getvalue()
+        assert REMOVAL in printed.getvalue()
         await server.kill()
         await follower.disconnect()
         await server.start()
