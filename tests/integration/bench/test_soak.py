@@ -23,7 +23,7 @@ NOTHING = Load(0.0, 0, 0, 0, 0.0, 0.0, {})
 async def test_a_short_run_shows_every_slope_and_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.soak", "--minutes", "0.25", "--sandbox", "local"),
+        *(sys.executable, "-m", "bench.soak", "--minutes", "0.15", "--command-seconds", "0.2", "--sandbox", "local"),
         *("--conversations", "4", "--at-work", "2", "--clients", "4", "--steps", "2", "--output", str(tmp_path)),
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
