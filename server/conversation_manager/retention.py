@@ -93,7 +93,7 @@ def doomed(
         age = (now - use.used_at).total_seconds()
         if age < GRACE_SECONDS:
             break
-        if use.agent_state in _KEPT_STATES:
+        if use.agent_state in _KEPT_STATES or use.waits:
             continue
         if limits.days and age > limits.days * _DAY:
             reason = f"unused for {limits.days:g} days"

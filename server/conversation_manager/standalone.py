@@ -220,7 +220,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def delete(self, conversation_id: str, *, unless_used: bool = False) -> bool:
         record = await self._conversations.get(conversation_id)
-        if record is None or (unless_used and conversation_id in self._sessions):
+        if record is None or (unless_used and self._is_used(conversation_id)):
             return False
         with self._using(conversation_id) as session:
             await session.end(stopped=True, farewell=DELETED)
@@ -236,6 +236,10 @@ class StandaloneConversationManager(ConversationManager):
             finally:
                 if self._sessions.get(conversation_id) is session:
                     del self._sessions[conversation_id]
+
+    def _is_used(self, conversation_id: str) -> bool:
+        waits = self.queue.place(conversation_id) is not None or self.guard.is_held(conversation_id)
+        return waits or conversation_id in self._sessions
 
     def live(self, conversation_id: str) -> LiveConversation:
         session, place = self._sessions.get(conversation_id), self.queue.place(conversation_id)

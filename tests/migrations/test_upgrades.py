@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import sqlite3
 import sys
 from pathlib import Path
@@ -115,52 +114,73 @@ async def test_what_every_earlier_schema_held_is_there_and_the_database_of_then_
 
 UPGRADE = """
 import asyncio, os, pathlib, signal, sys
-from alembic import op
+from alembic import command
+from sqlalchemy import Engine, event
 from server.db import upgrade_copies
 from server.db.database import open_database
 
-folder, kills = sys.argv[1:]
+template, folder = sys.argv[1:]
+left = -1
+def passing(what):
+    global left
+    if left == 0:
+        print(what, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+def dying(what, function):
+    def call(*arguments, **options):
+        passing(what)
+        result = function(*arguments, **options)
+        passing("behind " + what)
+        return result
+    return call
+def statement(_connection, _cursor, words, *_):
+    if words.split()[0] in ("CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "DELETE"):
+        passing(" ".join(words.split())[:40])
+def upgrading(upgrade):
+    def call(*arguments, **options):
+        event.listen(Engine, "before_cursor_execute", statement)
+        upgrade(*arguments, **options)
+        event.remove(Engine, "before_cursor_execute", statement)
+    return call
 async def start(data_dir):
     async with open_database(pathlib.Path(data_dir)):
         pass
-for point in range(int(kills)):
+upgrade_copies.copy_database = dying("copy", upgrade_copies.copy_database)
+upgrade_copies.sync_folder = dying("sync", upgrade_copies.sync_folder)
+command.upgrade = dying("upgrade", upgrading(command.upgrade))
+for point in range(1000):
+    os.system(f"cp -r {template} {folder}/{point}")
     if (pid := os.fork()) == 0:
         left = point
-        def dying(function):
-            def call(*arguments, **options):
-                global left
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                left -= 1
-                return function(*arguments, **options)
-            return call
-        upgrade_copies.copy_database = dying(upgrade_copies.copy_database)
-        upgrade_copies.sync_folder = dying(upgrade_copies.sync_folder)
-        op.create_table, op.create_index = dying(op.create_table), dying(op.create_index)
         asyncio.run(start(f"{folder}/{point}"))
         os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    if os.waitpid(pid, 0)[1] == 0:
+        break
 """
 
 
 async def test_an_upgrade_that_is_killed_is_as_if_it_had_not_begun(filled: Path, tmp_path: Path) -> None:
-    """At the copy, behind it, and at each table and index that is made."""
-    kills = 12
-    of_revision(filled, tmp_path / "0", "0006")
-    before = rows_of(tmp_path / "0" / DATABASE_FILE)
-    for point in range(1, kills):
-        shutil.copytree(tmp_path / "0", tmp_path / str(point))
-    words = [sys.executable, "-c", UPGRADE, str(tmp_path), str(kills)]
+    """At the copy and behind it, and at each statement of each migration that changes something."""
+    template, made = of_revision(filled, tmp_path / "data", REVISIONS[0]), tmp_path / "killed"
+    shutil.rmtree(template / "blobs")
+    made.mkdir()
+    before = rows_of(template / DATABASE_FILE)
+    words = [sys.executable, "-c", UPGRADE, str(template), str(made)]
     killing = await asyncio.create_subprocess_exec(*words, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
-    ends = [int(line) for line in (await asyncio.wait_for(killing.communicate(), 120))[0].split()]
-    count = ends.count(-signal.SIGKILL)
-    assert ends == [-signal.SIGKILL] * count + [0] * (kills - count)
-    assert 6 < count < kills
-    for point in range(count):
-        folder = tmp_path / str(point)
-        assert rows_of(folder / DATABASE_FILE) == before
+    passed = (await asyncio.wait_for(killing.communicate(), 150))[0].decode().splitlines()
+    assert passed[:4] == ["copy", "behind copy", "sync", "behind sync"]
+    assert passed[-1] == "behind upgrade"
+    steps = [number for number, what in enumerate(passed) if "alembic_version" in what]
+    assert len(steps) == len(OLDER)
+    assert len(list(made.iterdir())) == len(passed) + 1
+    for point in range(len(passed)):
+        assert rows_of(made / str(point) / DATABASE_FILE) == before, passed[point]
+    for point in (0, 1, 2, *steps[::3], len(passed) - 1):
+        folder = made / str(point)
+        shutil.copytree(filled / "blobs", folder / "blobs")
         async with open_database(folder) as database:
-            await check_content(database, "0006")
+            await check_content(database, REVISIONS[0])
         assert not list((folder / UPGRADE_COPIES).glob(".*"))
 
 

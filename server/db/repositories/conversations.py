@@ -90,20 +90,22 @@ class ConversationChanges(TypedDict, total=False):
 
 
 class ConversationUse(NamedTuple):
-    """When a conversation was last used, by whom, and what its agent was last seen doing."""
+    """When a conversation was last used, by whom, what its agent was last seen doing, and whether it waits in line."""
 
     id: str
     user_id: str
     used_at: datetime
     agent_state: str | None
+    waits: bool = False
 
 
 async def conversations_by_use(engines: Engines) -> list[ConversationUse]:
     """All conversations, the one that was used longest ago first, as the database has them."""
     rows = await engines.fetch(
-        "SELECT id, user_id, coalesce(last_updated_at, created_at), agent_state FROM conversations ORDER BY 3, 1"
+        "SELECT id, user_id, coalesce(last_updated_at, created_at), agent_state, waiting_number FROM conversations"
+        " ORDER BY 3, 1"
     )
-    return [ConversationUse(row[0], row[1], from_microseconds(row[2]), row[3]) for row in rows]
+    return [ConversationUse(row[0], row[1], from_microseconds(row[2]), row[3], row[4] is not None) for row in rows]
 
 
 class ConversationRepository(TableRepository):

@@ -20,11 +20,13 @@ from server.conversation_manager import retention as retention_module
 from server.conversation_manager.retention import MOST_AT_ONCE, REMOVED, Doomed, Retention, RetentionLimits, doomed
 from server.db.repositories.conversations import ConversationUse
 from server.metrics import ServerMetrics
+from server.session.run_queue import QueuePlace
 from server.session.unfinished import seed_of
 from tests.unit.server.conftest import House, MakeHouse
 from tests.waiting import until
 
 NOW = datetime.now(UTC)
+PLACE = QueuePlace(1, "", "")
 
 
 def ago(days: float) -> datetime:
@@ -56,6 +58,7 @@ def test_each_limit_takes_what_was_used_longest_ago_and_no_more() -> None:
 def test_what_works_waits_or_was_just_used_stays_whatever_the_limits() -> None:
     kept = ["running", "user_confirmed", "rate_limited", "loading", "awaiting_user_confirmation"]
     uses = [used(state, 400, state=state) for state in kept] + [used("young", 0.01)]
+    uses.insert(0, ConversationUse("in line", "", ago(500), "awaiting_user_input", waits=True))
     strict = RetentionLimits(0.001, 1, 1, 1)
     assert doomed(uses, dict.fromkeys(kept, 1000), strict, NOW) == []
     others = [used(state, 400, state=state) for state in ("stopped", "error", "finished", "paused")]
@@ -121,6 +124,16 @@ async def test_many_go_in_rounds_of_bounded_size(house: House, monkeypatch: pyte
     async with retaining(house, retention_user_conversations=2) as metrics:
         await until(lambda: metrics.troubles(REMOVED) == 2 * MOST_AT_ONCE + 3)
     assert await house.database.conversations.ids() == {"c0", "c1"}
+
+
+async def test_what_waits_in_line_or_is_held_back_when_its_turn_to_go_comes_stays(house: House) -> None:
+    for name in ("in line", "held"):
+        await house.new(name, created_at=ago(40))
+    house.manager.guard.is_held = lambda conversation_id: conversation_id == "held"  # type: ignore[method-assign]
+    house.manager.queue.place = lambda conversation_id: PLACE if conversation_id == "in line" else None  # type: ignore[method-assign]
+    for name in ("in line", "held"):
+        assert not await house.manager.delete(name, unless_used=True)
+    assert await house.database.conversations.ids() == {"in line", "held"}
 
 
 async def test_without_limits_nothing_is_ever_deleted(house: House) -> None:
