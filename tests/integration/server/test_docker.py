@@ -105,6 +105,29 @@ async def test_a_server_ends_in_its_time_while_its_engine_hangs(make_process: Ma
 
 
 @pytest.mark.timeout(240)
+async def test_an_engine_that_comes_up_after_the_server_is_waited_for(
+    make_process: MakeProcess, tmp_path: Path
+) -> None:
+    """As when the host was started again."""
+    way = tmp_path / "engine.sock"
+    way.symlink_to("/var/run/docker.sock")
+    server = await make_process("--sandbox", "docker", environment={"DOCKER_HOST": f"unix://{way}"})
+    conversation_id = await create(server)
+    async with following(server, conversation_id) as follower:
+        await follower.run("echo here > kept")
+        await follower.until(lambda: follower.count(observation="run") == 1)
+        await server.kill()
+    way.unlink()
+    await server.start()
+    async with following(server, conversation_id) as follower:
+        await follower.until(lambda: any("Waiting for the Docker engine" in str(one) for one in follower.frames))
+        way.symlink_to("/var/run/docker.sock")
+        await follower.run("cat kept")
+        await follower.until(lambda: follower.count(observation="run") == 2)
+        assert "here" in follower.frames[-1]["content"]
+
+
+@pytest.mark.timeout(240)
 async def test_a_container_whose_conversation_is_gone_is_removed_at_the_next_start(make_process: MakeProcess) -> None:
     server = await make_process("--sandbox", "docker")
     conversation_id = await create(server)
