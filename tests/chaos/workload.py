@@ -26,6 +26,7 @@ from tests.integration.server.conftest import Follower, ServerProcess, stored_ev
 
 LIMIT_SECONDS = 240.0
 DYING_SECONDS = 3.0
+ENDING_SECONDS = 60.0
 _BIG = "a long message " * 80_000  # over a megabyte: kept as a blob
 _SKILL = "---\ntriggers: [boat]\n---\nBoats float."
 _SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}
@@ -80,7 +81,8 @@ class Workload:
                 await self.server.start()
                 return
             except (RuntimeError, httpx.HTTPError, AssertionError) as error:
-                if not await self.died():
+                # One that is told to end takes its time, and does not listen any more.
+                if not await self.died(ENDING_SECONDS if chosen else DYING_SECONDS):
                     raise
                 if not chosen and self.server.returncode != -signal.SIGKILL:
                     raise WorkloadError(f"the server does not start: {self.server.printed()[-2000:]}") from error
@@ -102,10 +104,10 @@ class Workload:
     def is_dead(self) -> bool:
         return self.server.returncode is not None
 
-    async def died(self) -> bool:
+    async def died(self, limit_seconds: float = DYING_SECONDS) -> bool:
         """Whether the server, which does not answer, is dead: it is not gone the moment that it is killed."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(DYING_SECONDS):
+            async with asyncio.timeout(limit_seconds):
                 while not self.is_dead:  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.02)
         return self.is_dead
