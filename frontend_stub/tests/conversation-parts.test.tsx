@@ -195,10 +195,10 @@ describe("approval of several actions", () => {
 
 describe("notices", () => {
   it("leave a warning about the network where it is until it is over", () => {
-    const { rerender } = render(<Warning text="This sandbox has no network" />);
+    const { rerender } = render(<Warning kind="warning" text="This sandbox has no network" />);
     expect(screen.getByTestId("warning").textContent).toBe("This sandbox has no network");
     expect(screen.queryByRole("button")).toBeNull();
-    rerender(<Warning text="" />);
+    rerender(<Warning kind="warning" text="" />);
     expect(screen.queryByTestId("warning")).toBeNull();
   });
 

@@ -207,6 +207,32 @@ describe("an open conversation", () => {
     expect(session.takeBack(store.current.pending[0]?.key ?? "")).toBe("a word");
   });
 
+  it("sends a message again that was refused while the server could store nothing, once it can", async () => {
+    server.ready();
+    await session.open();
+    await live();
+    server.answer = { success: false, error: "The disk is full", code: "disk_full" };
+    session.send("a word");
+    await until(() => store.current.pending[0]?.refusal === "The disk is full");
+    for (const frame of [
+      { error: true, message: "The disk is full" },
+      { status_update: true, type: "error", id: "STATUS$ERROR", message: "The disk is full" },
+      { status_update: true, type: "error", id: "STATUS$ERROR_STORAGE", message: "Nothing can be stored" },
+    ]) {
+      server.emit(frame);
+    }
+    await until(() => store.current.outage === "Nothing can be stored");
+    expect(store.current.notices).toEqual([]);
+    expect(store.current.pending).toMatchObject([{ text: "a word", state: "held" }]);
+    expect(server.received).toHaveLength(1);
+    server.answer = null;
+    server.emit({ status_update: true, type: "info", id: "STATUS$READY", message: "It stores again" });
+    await until(() => server.received.length === 2);
+    expect(store.current.outage).toBe("");
+    const keys = server.received.map((action) => (action as { readonly idempotency_key: string }).idempotency_key);
+    expect(new Set(keys).size).toBe(1);
+  });
+
   it("counts a message as delivered that the server says is in its log already", async () => {
     for (let id = 0; id < 5; id += 1) server.log.push(agentMessage(id, `m${id}`));
     server.ready();

@@ -65,7 +65,7 @@ class FolderBlobStore:
         try:
             return await self._in_thread(lambda: self._put(folder_name(conversation_id), data))
         except OSError as error:
-            raise file_error("a large payload could not be stored", error) from error
+            raise file_error("A large payload could not be stored", error) from error
 
     async def get(self, conversation_id: str, digest: str) -> bytes:
         path = self._folder / folder_name(conversation_id) / digest

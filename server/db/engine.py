@@ -96,7 +96,7 @@ class Engines:
             return await asyncio.shield(task)
         except Exception as error:
             if is_database_failure(error):
-                raise database_error("the database could not be read", error) from error
+                raise database_error("The database could not be read", error) from error
             raise
 
     def _finished(self, task: asyncio.Task[Any]) -> None:

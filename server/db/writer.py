@@ -179,7 +179,7 @@ class Writer:
             if is_outage(error):
                 self._note(error)
                 for item in batch:
-                    _fail(item, database_error("the event could not be stored", error))
+                    _fail(item, database_error("The event could not be stored", error))
             else:
                 # The end of a log was not where we thought (another process wrote), or a value is impossible: what is
                 # wrong with one append must not fail the others.
@@ -197,7 +197,7 @@ class Writer:
                 self._note(error)
                 _log.warning("an append to conversation %s could not be stored: %s", item.log, explain(error))
                 await self._recover([item])
-                _fail(item, database_error("the event could not be stored", error))
+                _fail(item, database_error("The event could not be stored", error))
 
     async def _insert(self, batch: list[PendingAppend], insert_events: InsertEvents) -> None:
         connection = await self._connect()
@@ -261,7 +261,7 @@ class Writer:
             await self._recover(())
             known = is_database_failure(error) and not is_conflict(error)
             self._note(error)
-            _fail(item, database_error("the change could not be stored", error) if known else error)
+            _fail(item, database_error("The change could not be stored", error) if known else error)
         else:
             if not item.done.done():
                 item.done.set_result(result)

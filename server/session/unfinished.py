@@ -42,7 +42,7 @@ async def unfinished_conversation(database: Database, conversation_id: str) -> A
         await database.conversations.delete(conversation_id)
         _strike(data_dir, conversation_id)
         if isinstance(error, OSError):
-            raise file_error("its files cannot be written", error) from error
+            raise file_error("Its files cannot be written", error) from error
         raise
     _strike(data_dir, conversation_id)
 

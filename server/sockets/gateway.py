@@ -15,7 +15,7 @@ import socketio.packet
 from socketio.exceptions import ConnectionRefusedError as RefusedError
 from starlette.types import ASGIApp
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.event import utc_now
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
@@ -142,20 +142,21 @@ class SocketGateway:
         connection = self._connections.get(connection_id)
         if connection is None:  # it has left in this moment, or its conversation has
             return {"success": False, "error": f"{NO_SESSION}:{connection_id}"}
+        code = ""
         try:
             async with asyncio.timeout(self.limits.send_seconds):
                 return {"success": True, "id": await self._take(connection, event, args)}
         except ConversationNotFoundError:
             problem = f"{NO_CONVERSATION}:{connection.conversation_id}"
         except DrydockError as error:
-            problem = str(error)
+            problem, code = str(error), error.code if isinstance(error, EventStoreError) else ""
         except TimeoutError:
             problem = "The message was not taken in time; look whether it is there before you send it again."
         except Exception:
             logger.exception("a message to conversation %s could not be taken", connection.conversation_id)
             problem = "The server failed to take the message; its log says why."
         await send_error(connection.outlet, problem, self._clock())
-        return {"success": False, "error": problem}
+        return {"success": False, "error": problem, **({"code": code} if code else {})}
 
     async def _on_unjoined(self, transport_id: str, namespace: str | None, ack_id: int | None) -> None:
         """Answer an event of a client that has joined nothing, as any refused one is answered."""

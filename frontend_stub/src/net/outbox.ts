@@ -3,7 +3,7 @@
  *
  * Each has a key, and counts as delivered when its echo arrives. One that was on its way when a connection broke is sent
  * again under its key, with which the server stores it once; what was stored is mostly echoed before that. What is not
- * delivered is kept over a reload.
+ * delivered is kept over a reload. What the server refused because it can store nothing is sent again once it can.
  */
 import type { SendAnswer } from "../protocol/client-actions";
 import type { ConversationStore, PendingMessage } from "../state/model";
@@ -60,6 +60,7 @@ export class Outbox {
 
   /** Sends what is held. To be called only while the line is up and the agent can take a message. */
   flush(): void {
+    if (this.#store.current.outage !== "") return;
     for (const message of this.#store.current.pending) {
       // Until it is known what became of this one, none may overtake it.
       if (message.state === "sent" && !this.#thisConnection.has(message.key)) break;
@@ -86,7 +87,8 @@ export class Outbox {
     if (pending === this.#kept) return;
     this.#kept = pending;
     const undelivered = pending.filter((message) => message.state !== "created");
-    writeKept(conversationId, undelivered.map(({ key, text, refusal = "" }) => ({ key, text, refusal })));
+    const kept = undelivered.map(({ key, text, state, refusal = "" }) => ({ key, text, refusal: state === "refused" ? refusal : "" }));
+    writeKept(conversationId, kept);
   }
 
   close(): void {
@@ -100,7 +102,9 @@ export class Outbox {
   }
 
   #onAnswer(key: string, answer: SendAnswer): void {
-    if ("refusal" in answer) this.#store.dispatch({ type: "pending-refused", key, refusal: answer.refusal });
+    if ("refusal" in answer) {
+      this.#store.dispatch({ type: answer.passes ? "pending-held" : "pending-refused", key, refusal: answer.refusal });
+    }
     // What stands before the history that is loaded is not echoed again.
     else if (answer.id <= this.#store.current.lastEventId) this.#store.dispatch({ type: "pending-remove", key });
     this.keep();

@@ -226,7 +226,7 @@ export class ConversationSession {
 
   readonly #onFrame = (frame: Frame): void => {
     this.#outbox.keep();
-    if (frame.kind === "state" || frame.kind === "status") this.#flushOutbox();
+    if (frame.kind === "state" || (frame.kind === "status" && frame.level === "info")) this.#flushOutbox();
     if (frame.kind === "status" && frame.title !== null) this.#parts.onInfo?.();
   };
 

@@ -84,7 +84,7 @@ const HINTS: Partial<Readonly<Record<Phase, string>>> = {
 
 const PLACEHOLDERS: Partial<Readonly<Record<Phase, string>>> = {
   starting: "Write already: it is sent when the sandbox is ready",
-  waiting: "Write already: the agent reads it when its turn has come",
+  waiting: "Write already: it is read when its turn comes",
   working: "Write to the agent while it works",
   throttled: "Write to the agent while it waits",
   asleep: "Write a message to wake the conversation",
@@ -217,7 +217,8 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
               <Pending messages={model.pending.filter((message) => message.state !== "created")} onTakeBack={takeBack} />
             </TimelineView>
             <div className="dock">
-              <Warning text={model.warning} />
+              <Warning kind="outage" text={model.outage} />
+              <Warning kind="warning" text={model.warning} />
               <Notices
                 notices={model.notices}
                 onDismiss={(key) => {

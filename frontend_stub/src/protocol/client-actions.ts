@@ -17,12 +17,17 @@ export function messageAction(content: string, now: Date = new Date()): ClientAc
 }
 
 /** What the server says of an action: the event that it became, or why it is none. */
-export type SendAnswer = { readonly id: number } | { readonly refusal: string };
+export type SendAnswer = { readonly id: number } | { readonly refusal: string; readonly passes: boolean };
+
+/** Codes of refusals that last only as long as the server can store nothing. */
+const PASSING: ReadonlySet<string> = new Set(["disk_full", "storage_unavailable"]);
 
 /** Null where the answer says nothing: a server of the original protocol gives none. */
 export function parseAnswer(payload: unknown): SendAnswer | null {
   const fields = objectField({ payload }, "payload") ?? {};
-  if (fields.success === false) return { refusal: stringField(fields, "error") || "The server did not take it." };
+  if (fields.success === false) {
+    return { refusal: stringField(fields, "error") || "The server did not take it.", passes: PASSING.has(stringField(fields, "code")) };
+  }
   const id = numberField(fields, "id");
   return id === null ? null : { id };
 }

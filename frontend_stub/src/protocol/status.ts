@@ -48,11 +48,6 @@ const EXPLANATIONS: Readonly<Record<string, Explanation>> = {
     advice: "Send a message to try again.",
     link: null,
   },
-  STATUS$ERROR_STORAGE: {
-    title: "The server cannot store anything",
-    advice: "Agents wait, and all goes on by itself once its disk works again.",
-    link: null,
-  },
   STATUS$ERROR_RUNTIME_DISCONNECTED: {
     title: "The sandbox cannot be reached",
     advice: "Send a message to start it again.",
@@ -103,6 +98,7 @@ const PROGRESS: Readonly<Record<string, string>> = {
   STATUS$SETTING_UP_GIT_HOOKS: "Setting up git hooks",
   STATUS$READY: "Ready",
   STATUS$LLM_RETRY: "Retrying the model",
+  STATUS$ERROR_STORAGE: "The server cannot store anything",
   STATUS$HELD_BACK: "Held back: send a message to go on at once",
 };
 

@@ -48,10 +48,10 @@ export function reduce(model: ConversationModel, action: ModelAction): void {
       model.pending = [...model.pending, action.message];
       return;
     case "pending-sent":
-      changePending(model, action.key, { state: "sent", after: action.after });
+      changePending(model, action.key, { state: "sent", after: action.after, refusal: "" });
       return;
     case "pending-held":
-      changePending(model, action.key, { state: "held" });
+      changePending(model, action.key, { state: "held", refusal: action.refusal ?? "" });
       return;
     case "pending-refused":
       changePending(model, action.key, { state: "refused", refusal: action.refusal });
@@ -79,12 +79,16 @@ function takeInfo(model: ConversationModel, info: ConversationInfo): void {
 }
 
 function changePending(model: ConversationModel, key: string, change: Partial<PendingMessage>): void {
+  // Why it was not taken stands at the message itself.
+  if (change.refusal) model.notices = model.notices.filter((entry) => entry.text !== change.refusal);
   model.pending = model.pending.map((entry) => (entry.key === key ? { ...entry, ...change } : entry));
 }
 
 function setConnection(model: ConversationModel, connection: Connection, refusal: string): void {
   model.connection = connection;
   model.refusal = refusal;
+  // Where it lasts it is told again.
+  if (connection === "live") model.outage = "";
   // What was said while we were away is not sent again as deltas, so half a sentence would stay half.
   if (connection === "reconnecting" || connection === "idle") {
     dropResponses(model.streams);

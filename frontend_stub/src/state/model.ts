@@ -20,7 +20,7 @@ export interface PendingMessage {
    * `refused`: the server did not take it.
    */
   readonly state: "held" | "sent" | "created" | "refused";
-  /** Why the server did not take it. */
+  /** Why the server did not take it; what is `held` nonetheless is sent again once the server can store it. */
   readonly refusal?: string;
   /** The newest event id known when it was sent: its echo must be newer. */
   readonly after: number;
@@ -70,6 +70,8 @@ export interface ConversationModel {
   retry: string;
   /** What is wrong with the network of the sandbox that runs; stays until it is started again. */
   warning: string;
+  /** Why the server can store nothing just now, in words; empty when it can. */
+  outage: string;
   /** Why work that is wanted does not begin yet, in words; empty when it does. */
   waiting: string;
   metrics: LlmMetrics | null;
@@ -90,7 +92,7 @@ export type ModelAction =
   | { readonly type: "starting"; readonly starting: boolean; readonly at: number }
   | { readonly type: "pending-add"; readonly message: PendingMessage }
   | { readonly type: "pending-sent"; readonly key: string; readonly after: number }
-  | { readonly type: "pending-held"; readonly key: string }
+  | { readonly type: "pending-held"; readonly key: string; readonly refusal?: string }
   | { readonly type: "pending-refused"; readonly key: string; readonly refusal: string }
   | { readonly type: "pending-remove"; readonly key: string }
   | { readonly type: "notice"; readonly level: "error" | "info"; readonly text: string; readonly statusId?: string }
@@ -122,6 +124,7 @@ export function createModel(conversationId: string): ConversationModel {
     progress: [],
     retry: "",
     warning: "",
+    outage: "",
     waiting: "",
     metrics: null,
     pending: [],

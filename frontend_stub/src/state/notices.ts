@@ -24,6 +24,10 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     }
     return;
   }
+  if (frame.id === "STATUS$ERROR_STORAGE") {
+    model.outage = frame.message || progressLabel(frame.id);
+    return;
+  }
   if (frame.level === "error") {
     const failure = { statusId: frame.id, text: frame.message };
     if (model.agentState === "error" && tellsSame(failure, model.agentReason)) return;
@@ -31,6 +35,7 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     addNotice(model, "error", frame.message, frame.id);
     return;
   }
+  if (frame.id !== "STATUS$NETWORK_WARNING") model.outage = "";
   if (isWaiting(frame.id)) {
     model.waiting = waitingText(frame.id, frame.message);
     return;
@@ -69,7 +74,8 @@ export function takeErrorFrame(model: ConversationModel, message: string): void 
 }
 
 export function addNotice(model: ConversationModel, level: Notice["level"], text: string, statusId: string): void {
-  // A server may tell the same as an error and as a status.
+  // A server may tell the same as an error and as a status; why a message was not taken stands at the message.
+  if (text !== "" && model.pending.some((entry) => entry.refusal === text)) return;
   if (model.notices.some((entry) => (text === "" ? entry.statusId === statusId : entry.text === text))) return;
   model.noticeCount += 1;
   const notice = { key: `n${model.noticeCount}`, level, text, statusId };

@@ -88,7 +88,7 @@ async def test_a_payload_that_cannot_be_stored_fails_its_append_and_leaves_no_ga
         return_exceptions=True,
     )
     assert isinstance(outcomes[1], EventStoreError)
-    assert str(outcomes[1]) == "a large payload could not be stored: Not a directory"
+    assert str(outcomes[1]) == "A large payload could not be stored: Not a directory"
     assert [outcomes[0], outcomes[2]] == [0, 1]
 
 

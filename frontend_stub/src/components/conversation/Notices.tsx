@@ -5,12 +5,17 @@ import type { Notice } from "../../state/model";
 import { GENERAL_ERROR } from "../../state/notices";
 import { AlertIcon, CloseIcon } from "../common/icons";
 
-/** What is wrong with the sandbox's network, for as long as it is. */
-export function Warning({ text }: { readonly text: string }) {
+interface WarningProps {
+  readonly text: string;
+  readonly kind: "warning" | "outage";
+}
+
+/** What is wrong with the sandbox's network, or the server's storage, for as long as it is. */
+export function Warning({ text, kind }: WarningProps) {
   if (text === "") return null;
   return (
-    <div className="notices" role="status">
-      <div className="notice warning" data-testid="warning">
+    <div className="notices" role={kind === "outage" ? "alert" : "status"}>
+      <div className={kind === "outage" ? "notice" : "notice warning"} data-testid={kind}>
         <AlertIcon size={17} />
         <div className="notice-text">
           <span dir="auto">{text}</span>
