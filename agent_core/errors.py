@@ -37,6 +37,10 @@ class EventStoreError(DrydockError):
         return cls(f"{path} cannot be used: {reason}.", code=code)
 
 
+class UnreadableError(EventStoreError):
+    """Something that is stored cannot be read: it is damaged or lost, or the disk fails there; the rest can be."""
+
+
 class StaleOwnerError(EventStoreError):
     """Somebody else owns this conversation by now: the append was fenced off and not stored."""
 

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError
+from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError, UnreadableError
 from agent_core.spelling import UNKNOWN_OPTION, meant_at
 
 logger = logging.getLogger(__name__)
@@ -199,6 +199,8 @@ def problem_text(error: Mapping[str, Any], form: Any = None) -> str:
 
 def status_of(error: Exception, otherwise: int = 500) -> int:
     """The status of the reply to an error that no route has an own one for."""
+    if isinstance(error, UnreadableError):
+        return 503
     code = error.code if isinstance(error, SandboxError | EventStoreError) else ""
     return _STATUSES.get(code, otherwise)
 
@@ -209,8 +211,8 @@ def log_level(error: DrydockError, otherwise: int = logging.WARNING) -> int:
 
 
 def stored_problem(error: DrydockError, otherwise: str) -> str:
-    """What a user is told who wanted something stored: why nothing can be at present, or else only that it failed."""
-    return str(error) if isinstance(error, EventStoreError) and error.code else otherwise
+    """What a user is told who wanted something stored: what the storage lacks, or else only that it failed."""
+    return str(error) if status_of(error) != 500 else otherwise
 
 
 def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:

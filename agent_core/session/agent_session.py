@@ -308,6 +308,10 @@ class AgentSession:
                 await self._begin(initial_message, max_steps, organization, cloned_at=cloned_at)
         except Exception as error:
             self.has_failed = True
+            if isinstance(error, EventStoreError) and error.code:
+                # Nothing can be stored at present, this neither: who owns the store tells all, and starts it again.
+                self._report.enter(FAILED)
+                raise
             problem = "The conversation could not be started; the server's log says why."
             if isinstance(error, DrydockError):
                 problem = " ".join(str(error).split())  # one line: what a program said last may be many

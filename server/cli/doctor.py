@@ -21,6 +21,7 @@ from server.conversation_manager.retention import RetentionLimits, find_doomed
 from server.db.data_folder import LAST_BACKUP, instance_id, prepare_data_dir
 from server.db.database import DATABASE_FILE
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
+from server.db.storage_probe import damage_in, probe_storage
 from server.http.page import page_folder
 from server.parts import PARTS, part_class
 from server.session.capacity import Capacity
@@ -76,6 +77,8 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         *_parts(settings),
         _git(settings),
         _data_dir(settings),
+        _storage(settings),
+        *_database(settings),
         _backup(settings),
         *await _bounded("retention", lambda: _retention(settings)),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
@@ -139,6 +142,35 @@ def _data_dir(settings: Settings) -> DoctorFinding:
     except DrydockError as error:
         return DoctorFinding("data folder", ok=False, text=str(error))
     return DoctorFinding("data folder", ok=True, text=f"{folder} can be written")
+
+
+def _storage(settings: Settings) -> DoctorFinding:
+    """What the data folder's storage is like; a server starts on any that can be written."""
+    try:
+        probe = probe_storage(settings.data_dir.absolute())
+    except OSError as error:
+        return DoctorFinding("storage", ok=False, text=f"not tried: {error.strerror or error}", needed=False)
+    kind = f"on {probe.kind}, " if probe.kind else ""
+    text = f"the data folder is {kind}to write and sync a page takes {probe.sync_milliseconds:.1f} ms"
+    danger = probe.danger
+    return DoctorFinding("storage", ok=not danger, text=f"{text}; {danger}" if danger else text, needed=False)
+
+
+def _database(settings: Settings) -> Iterator[DoctorFinding]:
+    file = settings.data_dir.absolute() / DATABASE_FILE
+    if settings.database_url is not None or not file.exists():
+        return
+    match damage_in(file, CHECK_SECONDS):
+        case None:
+            text = f"whether it is whole was not seen within {CHECK_SECONDS:g} s"
+            yield DoctorFinding("database", ok=False, text=text, needed=False)
+        case "":
+            yield DoctorFinding(
+                "database", ok=True, text=f"all pages are whole ({file.stat().st_size // MEGABYTE} MiB)"
+            )
+        case damage:
+            text = f"{file} is damaged ({damage}): stop the server, keep a copy, and restore a backup (drydock restore)"
+            yield DoctorFinding("database", ok=False, text=text)
 
 
 def _backup(settings: Settings) -> DoctorFinding:

@@ -162,6 +162,13 @@ class ConversationManager(ABC):
     async def stop(self, conversation_id: str) -> LiveConversation:
         """End its session and its sandbox's processes, keeping log and workspace; what it was before is returned."""
 
+    async def discard(self, conversation_id: str) -> None:
+        """Delete what could not be begun; where the storage fails, later, unless it is `wanted` again by then."""
+        await self.delete(conversation_id)
+
+    def wanted(self, conversation_id: str) -> None:  # noqa: B027 - who deletes nothing later has nothing to do
+        """It is begun anew."""
+
     @abstractmethod
     async def delete(self, conversation_id: str, *, unless_used: bool = False) -> bool:
         """Stop it and delete log, facts and sandbox; False when there is none of this id, or it is `unless_used`.

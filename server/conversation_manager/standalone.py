@@ -36,7 +36,7 @@ from server.session.recorder import BUSY_STATES
 from server.session.recovery import find_unattended, interrupted, resume_interrupted
 from server.session.run_queue import QueuePlace, RunQueue
 from server.session.titles import TitleKeeper
-from server.session.unfinished import seed_of
+from server.session.unfinished import seed_of, tidy_up
 from server.session.web_session import Activity, WebSession, is_idle, is_pause_over
 
 logger = logging.getLogger(__name__)
@@ -64,6 +64,7 @@ class StandaloneConversationManager(ConversationManager):
         self._last_activity = time.monotonic()
         self._frozen = set[WebSession]()
         self._is_closing = False
+        self._unwanted: set[str] = set()
         settings = parts.settings
         self.guard = CrashGuard(
             self._conversations,
@@ -95,6 +96,7 @@ class StandaloneConversationManager(ConversationManager):
         self._own(self.guard.run, name="crash-guard")
         self._own(self.queue.run, name="queue")
         self.parts.database.writer.health.watch(self._storage_changed)
+        self.parts.database.writer.health.unreadable = lambda: self.parts.metrics.count("storage_unreadable")
         if self.parts.settings.resume_on_start:
             self.queue.close()  # until those who waited have their places again
             self._own(self._recover, name="recovery")
@@ -241,6 +243,18 @@ class StandaloneConversationManager(ConversationManager):
         waits = self.queue.place(conversation_id) is not None or self.guard.is_held(conversation_id)
         return waits or conversation_id in self._sessions
 
+    def wanted(self, conversation_id: str) -> None:
+        self._unwanted.discard(conversation_id)
+
+    async def discard(self, conversation_id: str) -> None:
+        self._unwanted.add(conversation_id)
+        try:
+            await self.delete(conversation_id)
+        except EventStoreError as error:
+            logger.warning("conversation %s, which could not be begun, is deleted later: %s", conversation_id, error)
+        else:
+            self._unwanted.discard(conversation_id)
+
     def live(self, conversation_id: str) -> LiveConversation:
         session, place = self._sessions.get(conversation_id), self.queue.place(conversation_id)
         connections = len(session.connections) if session is not None else 0
@@ -308,6 +322,11 @@ class StandaloneConversationManager(ConversationManager):
         if (session := self._sessions.get(conversation_id)) is not None:
             session.tell_turn(turn)
 
+    def start_failed(self, session: WebSession, error: DrydockError) -> None:
+        # The storage may work again already, and all that had failed before was started again.
+        if isinstance(error, EventStoreError) and error.code and not self.parts.database.writer.health.problem:
+            self._own(session.start_again, name=f"start-again:{session.conversation_id}")
+
     def _storage_changed(self, health: StorageHealth) -> None:
         if health.problem:
             self.parts.metrics.count(health.code)
@@ -319,7 +338,7 @@ class StandaloneConversationManager(ConversationManager):
     # --- in the background ---
 
     async def _cull(self) -> None:
-        """Unload who is idle, and stop sandboxes whose pause is over."""
+        """Unload who is idle, stop sandboxes whose pause is over, and remove what the storage kept from going."""
         settings = self.parts.settings
 
         def idle(activity: Activity) -> bool:
@@ -327,6 +346,9 @@ class StandaloneConversationManager(ConversationManager):
 
         while True:
             await asyncio.sleep(settings.cull_interval_seconds)
+            await tidy_up(self.parts.database)
+            for conversation_id in list(self._unwanted):
+                await self.discard(conversation_id)
             for session in list(self._sessions.values()):
                 await self._unload(session, idle, "it is idle")
             for conversation_id, since in list(self._unattended_since.items()):

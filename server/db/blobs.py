@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from agent_core.errors import EventStoreError
+from agent_core.errors import EventStoreError, UnreadableError
 from server.clock import careful_now
 from server.db.storage_health import file_error
 
@@ -25,13 +25,18 @@ _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
 _THREADS = 2
 
 
+class PayloadLostError(UnreadableError):
+    """A large payload is not there any more, or was changed by somebody or something else."""
+
+
 class BlobStore(Protocol):
     """Large payloads, each under its conversation and the SHA-256 of its content; failures are `EventStoreError`s."""
 
     async def put(self, conversation_id: str, data: bytes) -> str:
         """Keep `data`, durably when it returns; returns its digest, under which `get` finds it."""
 
-    async def get(self, conversation_id: str, digest: str) -> bytes: ...
+    async def get(self, conversation_id: str, digest: str) -> bytes:
+        """What was kept; `PayloadLostError` where it is not there any more, or is not what it was."""
 
     async def delete(self, conversation_id: str) -> None:
         """Forget everything of this conversation; unknown ids are fine."""
@@ -70,10 +75,14 @@ class FolderBlobStore:
     async def get(self, conversation_id: str, digest: str) -> bytes:
         path = self._folder / folder_name(conversation_id) / digest
         try:
-            return await self._in_thread(path.read_bytes)
+            return await self._in_thread(lambda: _read(path))
+        except FileNotFoundError as error:
+            raise PayloadLostError(
+                f"a large payload of conversation {conversation_id} is not there any more"
+            ) from error
         except OSError as error:
-            raise EventStoreError(
-                f"the payload {path} of conversation {conversation_id} cannot be read: {error.strerror or error}"
+            raise UnreadableError(
+                f"a large payload of conversation {conversation_id} cannot be read: {error.strerror or error}"
             ) from error
 
     async def delete(self, conversation_id: str) -> None:
@@ -81,7 +90,7 @@ class FolderBlobStore:
         try:
             await self._in_thread(lambda: _remove_tree(path))
         except OSError as error:
-            raise EventStoreError(f"the folder {path} cannot be removed: {error.strerror or error}") from error
+            raise file_error("large payloads could not be removed", error) from error
 
     async def collect(self, used: Mapping[str, Set[str]], *, older_than_seconds: float) -> int:
         keep = {folder_name(conversation_id): digests for conversation_id, digests in used.items()}
@@ -149,6 +158,13 @@ def folder_name(conversation_id: str) -> str:
     return "~" + hashlib.sha256(conversation_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def _read(path: Path) -> bytes:
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != path.name:
+        raise PayloadLostError(f"the large payload {path.name} of {path.parent.name} is damaged")
+    return data
+
+
 def _write(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
@@ -157,10 +173,15 @@ def _write(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        try:
+            sync_folder(path.parent)
+        except OSError:
+            path.unlink(missing_ok=True)  # what is there counts as durable the next time
+            raise
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
 
 
 def _remove_tree(path: Path) -> None:

@@ -165,13 +165,12 @@ def instance_id(data_dir: Path) -> str:
         if found is None:
             temporary = path.with_name(f".{ID_FILE}.{secrets.token_hex(8)}")
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(secrets.token_hex(8) + "\n")
             # Of two processes that do this at once, the first one's name stands.
             try:
-                os.link(temporary, path)
-            except FileExistsError:
-                pass
+                with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                    file.write(secrets.token_hex(8) + "\n")
+                with suppress(FileExistsError):
+                    os.link(temporary, path)
             finally:
                 temporary.unlink()
             found = _read_id(path)
@@ -219,8 +218,14 @@ class InstanceLock:
                 f"another Drydock server{who} is using the data folder {self._path.parent}; "
                 "stop it, or choose another folder with --data-dir"
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise DataDirectoryError(
+                f"the file {self._path} cannot be written ({error.strerror or error}); see to the disk that it is on"
+            ) from error
         self._descriptor = descriptor
         return self
 

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from agent_core.errors import EventStoreError
 from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
-from server.db.data_folder import InstanceLock, finish_restore, instance_id, prepare_data_dir
+from server.db.data_folder import SANDBOXES, InstanceLock, finish_restore, instance_id, prepare_data_dir
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
-from server.db.errors import DatabaseVersionError, database_error
+from server.db.errors import DatabaseError, DatabaseVersionError, database_error
 from server.db.event_store import SqlEventStore
 from server.db.repositories.chat_turns import ChatTurnRepository
 from server.db.repositories.conversations import ConversationRepository, Touches
@@ -80,6 +80,8 @@ class Database:
     secrets: SecretBox
     engines: Engines
     writer: Writer
+    untidy: set[str] = field(default_factory=set)
+    """Conversations of whose making something is left that could not be removed yet."""
 
     async def make_room(self) -> None:
         """Let SQLite's write-ahead log have its full length already, for a process that stays.
@@ -122,6 +124,8 @@ async def open_database(
         name = instance_id(data_dir)
         box = SecretBox.open(data_dir / KEY_FILE)
         if settings.url is None:
+            if not box.is_new:  # else no server has used this folder yet
+                _refuse_lost_database(data_dir)
             create_file(data_dir / DATABASE_FILE)
         engines = create_engines(settings.url or sqlite_url(data_dir / DATABASE_FILE), settings)
         stack.push_async_callback(engines.dispose)
@@ -181,6 +185,24 @@ async def _collecting(events: SqlEventStore, blobs: BlobStore, *, is_ours: bool)
         yield
     finally:
         await asyncio.wait([task])  # it is short, and neither a read nor a thread can be stopped half way
+
+
+def _refuse_lost_database(data_dir: Path) -> None:
+    """Refuse to begin a new database where the files of conversations say that there was one: they would be removed."""
+    if _size(str(data_dir / DATABASE_FILE)):
+        return
+    kept = [name for name in (BLOB_FOLDER, SANDBOXES) if _has_any(data_dir / name)]
+    if kept:
+        state = "is empty" if (data_dir / DATABASE_FILE).exists() else "is not there"
+        raise DatabaseError(
+            f"the database {data_dir / DATABASE_FILE} {state}, but there are files of its conversations"
+            f" ({', '.join(kept)}): restore it from a backup (drydock restore) or from {UPGRADE_COPIES}/; to begin"
+            " anew, move everything out of the data folder, or choose another one with --data-dir"
+        )
+
+
+def _has_any(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _size(path: str) -> int:

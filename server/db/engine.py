@@ -14,12 +14,16 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.db import event_rows, sqlite
-from server.db.errors import DatabaseError, database_error, is_database_failure
+from server.db.errors import DatabaseError, database_error, is_damage, is_database_failure
 from server.db.event_rows import EventRow
+from server.db.tables import read_json
 
 _WRITE_CACHE_KIB = 512
 _READ_CACHE_KIB = 256
 """Of each connection; the system keeps the file in memory anyway."""
+
+_DAMAGE_RETRIES = (0.05, 0.2, 0.75)
+"""Seconds before a part that the disk did not read is read again."""
 
 InsertEvents = Callable[[AsyncConnection, Sequence[EventRow]], Awaitable[set[str]]]
 FetchRows = Callable[[AsyncEngine, str, Mapping[str, object]], Coroutine[Any, Any, Sequence[Sequence[Any]]]]
@@ -54,7 +58,8 @@ class DatabaseSettings(BaseModel):
 class Engines:
     """An engine for the writer, one with a pool for readers, and this database's ways to use them.
 
-    `check` raises `DatabaseGoneError` where what is written now would be lost. A read runs to its end, whoever waits.
+    `check` raises `DatabaseGoneError` where what is written now would be lost. A read runs to its end, whoever waits;
+    `read_failed` is told why one did not succeed.
     """
 
     write: AsyncEngine
@@ -63,6 +68,7 @@ class Engines:
     max_rows: int
     fetch_rows: FetchRows
     check: Callable[[], None] = lambda: None
+    read_failed: Callable[[Exception], None] = lambda _: None
     _reads: set[asyncio.Task[Any]] = field(default_factory=set, init=False, repr=False)
     _closed: bool = field(default=False, init=False, repr=False)
 
@@ -89,20 +95,33 @@ class Engines:
     async def _to_its_end(self, read: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
         if self._closed:
             raise DatabaseError("the database is closed")
-        task = asyncio.create_task(read(), name="database-read")
+        task = asyncio.create_task(_repeated(read), name="database-read")
         self._reads.add(task)
         task.add_done_callback(self._finished)
         try:
             return await asyncio.shield(task)
         except Exception as error:
-            if is_database_failure(error):
-                raise database_error("The database could not be read", error) from error
-            raise
+            if not is_database_failure(error):
+                raise
+            self.read_failed(error)
+            raise database_error("The database could not be read", error) from error
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._reads.discard(task)
         if not task.cancelled():
             task.exception()  # whoever still waits is told; nobody is to be warned that nobody did
+
+
+async def _repeated(read: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    """What `read` reads, tried again where the disk did not read a part of the database."""
+    for delay in _DAMAGE_RETRIES:
+        try:
+            return await read()
+        except Exception as error:
+            if not is_damage(error):
+                raise
+        await asyncio.sleep(delay)
+    return await read()
 
 
 def sqlite_url(path: Path) -> URL:
@@ -121,7 +140,7 @@ def create_file(path: Path) -> None:
 def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
     """Engines for `url`, not opened yet; `DatabaseError` where it cannot be used, or SQLite's library is too old."""
     url = _checked_url(url)
-    write = create_async_engine(url, pool_size=1, max_overflow=0, hide_parameters=True)
+    write = create_async_engine(url, pool_size=1, max_overflow=0, hide_parameters=True, json_deserializer=read_json)
     # Readers need no transaction, so nothing has to be undone when a connection goes back: that would cost every read
     # another turn to the database.
     read = create_async_engine(
@@ -132,6 +151,7 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
         skip_autocommit_rollback=True,
         pool_reset_on_return=None,
         hide_parameters=True,
+        json_deserializer=read_json,
     )
     if url.get_backend_name() != "sqlite":
         return Engines(write, read, event_rows.insert_events, event_rows.MAX_ROWS, fetch_rows)

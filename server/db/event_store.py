@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from agent_core.errors import EventStoreError
 from agent_core.events.store import NewEvent, StoredEvent, belongs_to
 from server.db import event_rows
-from server.db.blobs import BlobStore, drop_blobs
+from server.db.blobs import BlobStore, PayloadLostError, drop_blobs
 from server.db.engine import Engines
 from server.db.tables import to_microseconds
 from server.db.writer import Record, Writer
@@ -19,6 +20,8 @@ MAX_PAGE_BYTES = 4 * 1024 * 1024
 LARGE_SECONDS = 30.0
 """How long the reader of a large payload waits for its turn, and for memory."""
 _LOOK_SECONDS = 0.1
+
+_log = logging.getLogger(__name__)
 
 _MAX_INTEGER = 2**63 - 1
 
@@ -48,6 +51,11 @@ async def log_sizes(engines: Engines) -> dict[str, int]:
     """Bytes of all payloads of each log, large ones too; takes a look at every event."""
     rows = await engines.fetch("SELECT conversation_id, sum(size) FROM events GROUP BY conversation_id")
     return {log: int(size) for log, size in rows}
+
+
+def _plain(payload: object) -> bytes:
+    """The payload of a row, whatever somebody else has put there: what is no event is passed over later."""
+    return payload if isinstance(payload, bytes) else str(payload or "").encode("utf-8", "surrogatepass")
 
 
 class SqlEventStore:
@@ -89,6 +97,8 @@ class SqlEventStore:
 
     async def _with_blobs(self, conversation_id: str, events: Sequence[NewEvent]) -> list[Record]:
         records = []
+        if problem := self._writer.health.problem:  # a full disk is not to be filled with what no event will name
+            raise EventStoreError(f"The event could not be stored: {problem}", code=self._writer.health.code)
         for event in events:
             payload: bytes | None = event.payload
             blob = None
@@ -113,14 +123,17 @@ class SqlEventStore:
             budget=MAX_PAGE_BYTES,
         )
         return [
-            StoredEvent(event_id, payload if blob is None else await self._large(conversation_id, blob))
+            StoredEvent(
+                event_id, _plain(payload) if blob is None else await self._large(conversation_id, event_id, blob)
+            )
             for event_id, blob, payload in rows
         ]
 
-    async def _large(self, conversation_id: str, blob: str) -> bytes:
+    async def _large(self, conversation_id: str, event_id: int, digest: str) -> bytes:
         """Read one at a time: what its reader makes of it counts for the next one, and that is several times its size.
 
-        Who reads goes on at once when it is there; the next one has to come by the blob store's thread first.
+        Who reads goes on at once when it is there; the next one has to come by the blob store's thread first. In the
+        place of one that is lost stands an empty one, which nobody can read.
         """
         last = asyncio.get_running_loop().time() + LARGE_SECONDS
         async with self._reading_large:
@@ -128,7 +141,11 @@ class SqlEventStore:
                 if asyncio.get_running_loop().time() > last:
                     raise shortage
                 await asyncio.sleep(_LOOK_SECONDS)
-            return await self._blobs.get(conversation_id, blob)
+            try:
+                return await self._blobs.get(conversation_id, digest)
+            except PayloadLostError as error:
+                _log.error("event %d of conversation %s is lost: %s", event_id, conversation_id, error)
+                return b""
 
     async def blobs_in_use(self) -> dict[str, set[str]]:
         """The digests of all large payloads that events refer to, by conversation id."""

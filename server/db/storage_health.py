@@ -26,6 +26,8 @@ class StorageHealth:
         self.problem = ""
         self.code = ""
         self.since: datetime | None = None
+        self.unreadable: Callable[[], None] = lambda: None
+        """Told of each read that fails because a part of what is stored cannot be read; its owner may set it."""
         self._watcher: Callable[[StorageHealth], None] = lambda _: None
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,8 +47,21 @@ class UtcMoment(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
         return None if value is None else to_microseconds(value)
 
-    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else from_microseconds(value)
+    def process_result_value(self, value: object, dialect: Dialect) -> datetime | None:
+        # What somebody else has put there is no moment: one such row must not make all others unreadable.
+        return from_microseconds(value) if isinstance(value, int) else None
+
+
+class Unreadable:
+    """Stands where a JSON column holds no JSON."""
+
+
+def read_json(text: str) -> Any:
+    """What a JSON column holds; one damaged row must not make all others unreadable."""
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError):
+        return Unreadable()
 
 
 def _columns(kind: type[TypeEngine[Any]], *names: str, nullable: bool = False) -> list[Column[Any]]:

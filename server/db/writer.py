@@ -22,7 +22,9 @@ from server.db.errors import (
     database_error,
     explain,
     is_conflict,
+    is_damage,
     is_database_failure,
+    is_locked,
     is_outage,
     outage_code,
 )
@@ -60,6 +62,7 @@ class Writer:
     def __init__(self, engines: Engines, *, close_timeout_seconds: float) -> None:
         self.health = StorageHealth()
         self._engines = engines
+        engines.read_failed = self._read_failed
         self._close_timeout_seconds = close_timeout_seconds
         self._pending = PendingQueue(max_rows=engines.max_rows)
         self._tails: OrderedDict[str, int] = OrderedDict()
@@ -269,6 +272,15 @@ class Writer:
     def _note(self, error: Exception) -> None:
         if is_database_failure(error) and (code := outage_code(error)):
             self.health.failed(code, explain(error))
+            if is_locked(error):  # each of those who wait would wait for the lock as long as this one did
+                for item in self._pending.items:
+                    _fail(item, database_error("The change could not be stored", error))
+
+    def _read_failed(self, error: Exception) -> None:
+        if is_damage(error):
+            self.health.unreadable()
+        self._note(error)
+        self._wake.set()  # from now on it is tried whether something can be stored
 
     async def _connect(self) -> AsyncConnection:
         self._engines.check()

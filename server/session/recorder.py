@@ -96,16 +96,27 @@ class Recorder:
             if event.agent_state is not self.recorded_state:
                 await self.record_state(event.agent_state)
 
-    async def record_state(self, state: AgentState) -> None:
+    async def noted_state(self) -> AgentState | None:
+        """The state that the conversation's record has, perhaps of an earlier session."""
+        if self.recorded_state is None:
+            record = await self._conversations.get(self._stream.conversation_id)
+            return next(
+                (state for state in AgentState if record is not None and record.agent_state == state.value), None
+            )
+        return self.recorded_state
+
+    async def record_state(self, state: AgentState | None) -> None:
+        """Note the state with the conversation; where that cannot be stored, as soon as it can."""
+        self.recorded_state = state
         try:
-            await self._conversations.update(self._stream.conversation_id, agent_state=state.value)
-            self.recorded_state = state
+            await self._conversations.update(self._stream.conversation_id, agent_state=state and state.value)
             if self._on_rest is not None and state not in BUSY_STATES:
                 await self._on_rest()
                 self._on_rest = None
         except EventStoreError as error:
             level = logging.DEBUG if error.code else logging.WARNING
-            logger.log(level, "the state of conversation %s was not recorded: %s", self._stream.conversation_id, error)
+            logger.log(level, "the state of conversation %s is not noted yet: %s", self._stream.conversation_id, error)
+            self._conversations.touch(self._stream.conversation_id, agent_state=state and state.value)
 
 
 GIT_SECONDS: Final = 40.0

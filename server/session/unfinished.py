@@ -7,10 +7,10 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, EventStoreError
 from server.db.data_folder import SEED_FOLDER
 from server.db.database import Database
 from server.db.storage_health import file_error
@@ -34,17 +34,41 @@ async def unfinished_conversation(database: Database, conversation_id: str) -> A
     It is noted before anything is written. Raises `EventStoreError` where the data folder cannot be written.
     """
     data_dir = database.data_dir
+    if conversation_id in database.untidy:  # an earlier attempt to make the same one
+        await database.conversations.delete(conversation_id)
+        database.untidy.discard(conversation_id)
     try:
         await asyncio.get_running_loop().run_in_executor(_writing, _note, data_dir, conversation_id)
         yield
     except BaseException as error:
-        seed_of(data_dir, conversation_id).unlink(missing_ok=True)
-        await database.conversations.delete(conversation_id)
-        _strike(data_dir, conversation_id)
+        await _tidy(database, conversation_id, is_whole=False)
         if isinstance(error, OSError):
             raise file_error("Its files cannot be written", error) from error
         raise
-    _strike(data_dir, conversation_id)
+    await _tidy(database, conversation_id, is_whole=True)
+
+
+async def tidy_up(database: Database) -> None:
+    """Remove what could not be removed when the making of a conversation ended, because the storage failed."""
+    for conversation_id in list(database.untidy):
+        with suppress(EventStoreError):
+            is_whole = await database.conversations.get(conversation_id) is not None
+            if conversation_id in database.untidy:  # nobody makes it meanwhile
+                await _tidy(database, conversation_id, is_whole=is_whole)
+
+
+async def _tidy(database: Database, conversation_id: str, *, is_whole: bool) -> None:
+    """Strike the note, behind the removal of everything where it is not whole; what fails is done by `tidy_up`."""
+    database.untidy.add(conversation_id)
+    try:
+        if not is_whole:
+            seed_of(database.data_dir, conversation_id).unlink(missing_ok=True)
+            await database.conversations.delete(conversation_id)
+        _strike(database.data_dir, conversation_id)
+    except (EventStoreError, OSError) as error:
+        logger.warning("what the making of conversation %s has left is removed later: %s", conversation_id, error)
+    else:
+        database.untidy.discard(conversation_id)
 
 
 async def remove_unfinished_forks(database: Database) -> None:

@@ -61,6 +61,9 @@ class SessionOwner(Protocol):
     def first_message(self, session: WebSession, text: str) -> None:
         """The user said something; the conversation may still want a title."""
 
+    def start_failed(self, session: WebSession, error: DrydockError) -> None:
+        """Its start has failed; where that is because nothing can be stored, it is started again when that passes."""
+
 
 class WebSession:
     """One conversation as the server runs it; `users` counts calls in progress, for which the manager keeps it.
@@ -242,8 +245,18 @@ class WebSession:
         check_images(event, agent.settings.llm, inspected=agent.has_images_inspected)
         loaded, begins = self._loaded, begins_work(event)
         if begins and isinstance(event, MessageEvent) and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
+            before = await loaded.recorder.noted_state()
             # Recovery looks at it from before the message is in the log until it is dealt with.
             await loaded.recorder.record_state(AgentState.RUNNING)
+            try:
+                return await self._put_to(agent, event)
+            except DrydockError:
+                await loaded.recorder.record_state(before)
+                raise
+        return await self._put_to(agent, event)
+
+    async def _put_to(self, agent: LoadedAgent, event: AnyEvent) -> AnyEvent:
+        loaded, begins = self._loaded, begins_work(event)
         if self._was_calmed and begins and not agent.is_ready:
             # As if it had not been halted: a wish to run counts for what is being loaded.
             self._was_calmed = False
@@ -498,6 +511,7 @@ class WebSession:
             # The log and the status say so already; a new message or a restart tries again.
             code = error.code if isinstance(error, SandboxError) else ""
             self._metrics.trouble(code or "start_failed", f"could not be started: {error}", self.conversation_id)
+            self._owner.start_failed(self, error)
         except Exception:
             # A bug; the clients were told the same way.
             logger.exception("conversation %s could not be started", self.conversation_id)

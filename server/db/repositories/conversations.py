@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from types import NoneType
+from typing import Any, Final, NamedTuple, Self, TypedDict, Unpack
 
 from sqlalchemy import Column, Executable, Row, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -19,7 +20,7 @@ from agent_core.events.event import utc_now
 from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
 from server.db.engine import Engines
-from server.db.errors import ConversationExistsError
+from server.db.errors import ConversationExistsError, DatabaseUnreadableError
 from server.db.page_ids import NewestFirst, newest_first, page_of
 from server.db.repositories.idempotency_keys import sending_scope
 from server.db.tables import (
@@ -100,12 +101,13 @@ class ConversationUse(NamedTuple):
 
 
 async def conversations_by_use(engines: Engines) -> list[ConversationUse]:
-    """All conversations, the one that was used longest ago first, as the database has them."""
+    """All conversations, the one that was used longest ago first; not those of which nobody knows when that was."""
     rows = await engines.fetch(
         "SELECT id, user_id, coalesce(last_updated_at, created_at), agent_state, waiting_number FROM conversations"
         " ORDER BY 3, 1"
     )
-    return [ConversationUse(row[0], row[1], from_microseconds(row[2]), row[3], row[4] is not None) for row in rows]
+    known = (row for row in rows if isinstance(row[2], int))
+    return [ConversationUse(row[0], row[1], from_microseconds(row[2]), row[3], row[4] is not None) for row in known]
 
 
 class ConversationRepository(TableRepository):
@@ -115,6 +117,7 @@ class ConversationRepository(TableRepository):
         super().__init__(engines, writer)
         self._blobs = blobs
         self._touches = touches
+        self._damaged: dict[str, str] = {}
         self._watcher: Callable[[], None] | None = None
 
     def watch(self, watcher: Callable[[], None]) -> None:
@@ -133,7 +136,12 @@ class ConversationRepository(TableRepository):
         return record
 
     async def get(self, conversation_id: str) -> ConversationRecord | None:
+        """The record of this id, if there is one; `DatabaseUnreadableError` where it is damaged. Lists show it then."""
         records = await self._records(select(conversations).where(conversations.c.id == conversation_id))
+        if records and (damaged := self._damaged.get(conversation_id)):
+            raise DatabaseUnreadableError(
+                f"the record of conversation {conversation_id} is damaged ({damaged}); restore it from a backup"
+            )
         return records[0] if records else None
 
     async def list_page(
@@ -259,10 +267,27 @@ class ConversationRepository(TableRepository):
 
     def _record(self, row: Row[Any]) -> ConversationRecord:
         values = dict(row._mapping)
+        damaged = [name for name, kind in _KINDS.items() if not isinstance(values[name], kind)]
+        if damaged:
+            if values["id"] not in self._damaged:
+                _log.error("the record of conversation %s is damaged: %s", values["id"], ", ".join(damaged))
+            self._damaged[values["id"]] = ", ".join(damaged)
+            values |= {"created_at": from_microseconds(0), "sandbox": None, "pr_number": (), "options": {}}
+        else:
+            self._damaged.pop(values["id"], None)
         values["pr_number"] = tuple(values["pr_number"])
         record = ConversationRecord(**values)
         touched = self._touches.pending(record.id)
         return replace(record, **touched) if touched else record
+
+
+_KINDS: Final[Mapping[str, Any]] = {
+    "created_at": datetime,
+    "sandbox": (Mapping, NoneType),
+    "pr_number": (list, tuple),
+    "options": Mapping,
+}
+"""What columns hold that somebody else may have damaged; the rest is taken as it is."""
 
 
 def _stored(value: Any) -> Any:

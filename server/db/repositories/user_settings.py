@@ -7,12 +7,13 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from sqlalchemy import Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.auth.secrets import SEALED, SecretUnreadableError
+from server.db.errors import DatabaseUnreadableError
 from server.db.tables import settings as settings_table
 from server.db.writer import SealedRepository
 
@@ -108,9 +109,23 @@ class SettingsRepository(SealedRepository):
     """The `SettingsStore` in the database."""
 
     async def get(self, user_id: str = "") -> StoredSettings | None:
-        """The user's settings, None when none were saved. An unreadable secret counts as unset, is kept and logged."""
+        """The user's settings, None when none were saved. An unreadable secret counts as unset, is kept and logged.
+
+        `DatabaseUnreadableError` where they are damaged: nobody works with other settings than the user's own.
+        """
         rows = await self._engines.select(_document_of(user_id))
-        return StoredSettings.model_validate(self._opened(user_id, rows[0].document)[0]) if rows else None
+        if not rows:
+            return None
+        known, _ = self._opened(user_id, _plain(rows[0].document))
+        try:
+            if isinstance(rows[0].document, dict):
+                return StoredSettings.model_validate(known)
+            what = "no JSON"
+        except ValidationError as error:
+            what = ", ".join(_fields_of(error)) or "they do not fit together"
+        raise DatabaseUnreadableError(
+            f"the stored settings are damaged ({what}); save them again, all of them, or restore a backup"
+        )
 
     async def change(
         self,
@@ -123,7 +138,9 @@ class SettingsRepository(SealedRepository):
 
         async def apply(connection: AsyncConnection) -> None:
             document = await connection.scalar(_document_of(user_id).with_for_update())
-            known, sealed = self._opened(user_id, document or {})
+            known, sealed = self._opened(user_id, _plain(document))
+            for name in _unusable(known):  # what is damaged is replaced by what is set now, or is not set
+                known.pop(name, None)
             settings = make(StoredSettings.model_validate(known) if document is not None else None)
             remaining = {name: text for name, text in sealed.items() if name not in sets}
             row = {"document": remaining | self._encrypted(user_id, settings), "updated_at": utc_now()}
@@ -161,6 +178,22 @@ class SettingsRepository(SealedRepository):
                 _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error)
                 sealed[name] = readable.pop(name)
         return readable, sealed
+
+
+def _unusable(document: Mapping[str, Any]) -> list[str]:
+    try:
+        StoredSettings.model_validate(document)
+    except ValidationError as error:
+        return _fields_of(error)
+    return []
+
+
+def _fields_of(error: ValidationError) -> list[str]:
+    return sorted({str(one["loc"][0]) for one in error.errors(include_input=False) if one["loc"]})
+
+
+def _plain(document: object) -> dict[str, Any]:
+    return document if isinstance(document, dict) else {}
 
 
 def sealed_fields(document: Mapping[str, Any]) -> list[str]:

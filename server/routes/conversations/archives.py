@@ -19,6 +19,7 @@ from server.conversation_manager.conversation_manager import ConversationStatus
 from server.db.archives import ArchiveError
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.idempotency_keys import Attempt
+from server.db.storage_health import file_error
 from server.dependencies import (
     IdempotencyKey,
     IdentityDependency,
@@ -96,16 +97,16 @@ async def import_conversation_archive(
 
     status = ConversationStatus.STOPPED
     # A file without a name: nothing is left of it, however this ends.
-    with tempfile.TemporaryFile(dir=services.database.data_dir) as file:
-        try:
+    try:
+        with tempfile.TemporaryFile(dir=services.database.data_dir) as file:
             digest = await _receive(request, file)
             return await create_once(
                 services, key, make, user_id=identity.user_id, scope="archive", request=digest, status=status
             )
-        except ClientDisconnect as error:
-            raise status_error(400, "the upload broke off") from error  # nobody is there to read it
-        except OSError as error:
-            raise status_error(507, f"The file cannot be kept: {error.strerror or error}; free some space") from error
+    except ClientDisconnect as error:
+        raise status_error(400, "the upload broke off") from error  # nobody is there to read it
+    except OSError as error:
+        raise file_error("The file cannot be kept", error) from error
 
 
 async def _receive(request: Request, file: BinaryIO) -> str:

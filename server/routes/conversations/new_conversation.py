@@ -312,6 +312,7 @@ def _unusable(problem: str, request: NewConversation) -> Exception:
 
 
 async def _begin_log(services: Services, record: ConversationRecord, first: list[AnyEvent]) -> ConversationRecord:
+    services.manager.wanted(record.id)
     try:
         services.sandboxes.check_room()
         for event in first:
@@ -319,7 +320,7 @@ async def _begin_log(services: Services, record: ConversationRecord, first: list
         if not first:
             await services.manager.maybe_start_agent_loop(record.id)
     except DrydockError as error:
-        await services.manager.delete(record.id)
+        await services.manager.discard(record.id)
         if isinstance(error, ImagesRefusedError):
             raise status_error(400, f"image_urls: {error}") from error
         raise

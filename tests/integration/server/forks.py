@@ -109,21 +109,22 @@ def run_program(
 def _fork(order: dict[str, Any]) -> ForkedProcess:
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
-    _, line = _mould()
+    _, line = _mould(order["environment"].get("LD_PRELOAD", ""))
     socket.send_fds(line, [json.dumps(order).encode()], [theirs])
     os.close(theirs)
     return ForkedProcess(int(line.recv(100)), ours)
 
 
 @cache
-def _mould() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """The process that becomes servers, which ends with this one, and the line to it."""
+def _mould(preload: str = "") -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The process that becomes servers with these preloaded libraries, which ends with this one; and the line to it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(300)
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(theirs.fileno())],
             cwd=ROOT,
+            env={**os.environ, "LD_PRELOAD": preload},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

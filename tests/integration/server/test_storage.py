@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +16,8 @@ import pytest
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
 from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following, stored_events
-
-LIBRARY = Path(__file__).parents[2] / "storage_faults.c"
+from tests.storage.faults import Faults, build
+from tests.storage.sweep import Trial, sweeping
 
 PROGRAM = """
 import json, os, sqlite3, sys
@@ -51,31 +50,7 @@ print(json.dumps([during, after, kept, database.execute("PRAGMA integrity_check"
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("library") / "storage_faults.so"
-    compiler = shutil.which("cc")
-    assert compiler is not None, "a C compiler is needed (cc)"
-    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", made, LIBRARY, "-ldl"], check=True, timeout=60)
-    return made
-
-
-class Faults:
-    """The faults of a server's storage, switched while it runs."""
-
-    def __init__(self, library: Path, folder: Path) -> None:
-        self._control = folder / "control"
-        data = {"STORAGE_FAULTS_FOLDER": str(folder / "data"), "STORAGE_FAULTS_CONTROL": str(self._control)}
-        self.environment = {"LD_PRELOAD": str(library), **data}
-
-    def switch(self, rule: str) -> None:
-        """`CALLS ERRNO SKIP COUNT`, or "" for none."""
-        new = self._control.with_suffix(".new")
-        new.write_text(rule)
-        new.replace(self._control)
-
-
-@pytest.fixture
-def plainly() -> bool:
-    return True
+    return build(tmp_path_factory.mktemp("library"))
 
 
 @pytest.mark.parametrize(
@@ -92,8 +67,7 @@ def test_what_the_disk_refuses_is_not_stored_and_the_next_insert_after_the_fault
 ) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    faults = {"STORAGE_FAULTS_FOLDER": str(folder), "STORAGE_FAULTS_CONTROL": str(tmp_path / "control")}
-    environment = os.environ | faults | {"LD_PRELOAD": str(library)}
+    environment = os.environ | Faults(library, tmp_path).environment
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, rule], env=environment, capture_output=True, text=True, timeout=30, check=True
     )
@@ -171,3 +145,33 @@ async def test_while_nothing_can_be_stored_new_work_is_refused_and_what_was_at_w
         lines = [line for line in server.printed().splitlines() if "nothing can be stored" in line]
         assert len(lines) == 1
         assert not (tmp_path / "data" / "forks").exists() or not list((tmp_path / "data" / "forks").iterdir())
+
+
+SAMPLE = [
+    Trial("message", "write", "ENOSPC", 2, lasts=False),
+    Trial("long message", "write", "EDQUOT", 1, lasts=True),
+    Trial("long message", "fsync", "EIO", 2, lasts=False),
+    Trial("new", "fsync", "EIO", 5, lasts=True),
+    Trial("fork", "mkdir", "EROFS", 0, lasts=False),
+    Trial("fork", "write", "ENOSPC", 6, lasts=True),
+    Trial("fork", "unlink", "EROFS", 0, lasts=False),
+    Trial("import", "rename", "ENOSPC", 0, lasts=False),
+    Trial("import archive", "open", "EROFS", 0, lasts=True),
+    Trial("begin anew", "write", "ENOSPC", 9, lasts=True),
+    Trial("settings", "read", "EIO", 0, lasts=False),
+    Trial("title", "read", "EIO", 0, lasts=True),
+    Trial("delete", "fsync", "EIO", 1, lasts=False),
+]
+"""Of the thousands of `python -m tests.storage`: one of each kind, those among them that once found something."""
+
+
+@pytest.mark.timeout(180)
+async def test_whatever_call_fails_the_request_is_done_or_refused_in_words_and_nothing_half_made_stays(
+    library: Path, tmp_path: Path
+) -> None:
+    async with sweeping(library, tmp_path) as sweep:
+        outcomes = [await sweep.carry_out(trial) for trial in SAMPLE]
+        left = await sweep.begin_again()
+    assert {one.trial.text: one.findings for one in outcomes if one.findings} == {}
+    assert [one.trial.text for one in outcomes if not one.failed] == [], "there are so many calls"
+    assert left == []

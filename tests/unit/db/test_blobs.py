@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from agent_core.errors import EventStoreError
+from agent_core.errors import EventStoreError, UnreadableError
+from agent_core.events.serialization import from_payload
 from agent_core.testing.store_contract import new_events, payloads
-from server.db.blobs import FolderBlobStore, folder_name
+from server.db.blobs import FolderBlobStore, PayloadLostError, folder_name
 from server.db.database import BLOB_FOLDER, Database, open_database
 from tests.waiting import until
 
@@ -47,7 +49,7 @@ async def test_deleting_a_conversation_keeps_the_others(blobs: FolderBlobStore) 
     await blobs.put("b", b"data")
     await blobs.delete("a")
     await blobs.delete("a")
-    with pytest.raises(EventStoreError, match="cannot be read"):
+    with pytest.raises(PayloadLostError, match="is not there any more"):
         await blobs.get("a", digest)
     assert await blobs.get("b", digest) == b"data"
 
@@ -92,12 +94,33 @@ async def test_a_payload_that_cannot_be_stored_fails_its_append_and_leaves_no_ga
     assert [outcomes[0], outcomes[2]] == [0, 1]
 
 
-async def test_a_missing_payload_is_named_and_other_events_can_be_read(database: Database) -> None:
+@pytest.mark.parametrize("damage", ["gone", "changed"])
+async def test_a_lost_payload_is_named_in_the_log_and_other_events_can_be_read(
+    damage: str, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     await database.events.append("log", new_events("a", b"x" * 2_000_000, "b"))
-    await database.blobs.delete("log")
-    with pytest.raises(EventStoreError, match=r"payload .* of conversation log cannot be read"):
+    (file,) = (database.data_dir / BLOB_FOLDER / name for name in files(database.data_dir / BLOB_FOLDER))
+    file.unlink() if damage == "gone" else file.write_bytes(b"y" * 2_000_000)
+    assert await database.events.read("log") == [(0, b"a"), (1, b""), (2, b"b")]
+    assert "event 1 of conversation log is lost" in caplog.text
+    assert from_payload(b"", 1).kind == "ForeignEvent"
+
+
+async def test_a_payload_that_the_disk_does_not_read_is_no_lost_one(database: Database) -> None:
+    await database.events.append("log", new_events("a", b"x" * 2_000_000, "b"))
+    (file,) = (database.data_dir / BLOB_FOLDER / name for name in files(database.data_dir / BLOB_FOLDER))
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(UnreadableError, match="conversation log cannot be read: Is a directory"):
         await database.events.read("log")
-    assert await database.events.read("log", after=1) == [(2, b"b")]
+
+
+async def test_what_others_have_put_into_a_row_is_passed_over(database: Database) -> None:
+    await database.events.append("log", new_events("a", "b", "c", "d"))
+    for number, value in enumerate(("'no json'", "NULL", "x'ff00'", "17")):
+        await database.writer.execute(text(f"UPDATE events SET payload = {value} WHERE id = {number}"))  # noqa: S608
+    read = await database.events.read("log")
+    assert [from_payload(one.payload, one.id).kind for one in read] == ["ForeignEvent"] * 4
 
 
 async def test_deleting_a_log_deletes_its_large_payloads(database: Database) -> None:

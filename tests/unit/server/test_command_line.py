@@ -58,6 +58,7 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_p
         "python",
         "git",
         "data folder",
+        "storage",
         "backup",
         "retention",
         "disk",

@@ -1,0 +1,67 @@
+"""The n-th call of each kind fails, for each thing that a server is asked for: ``python -m tests.storage``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.storage.faults import build
+from tests.storage.sweep import CALLS, Outcome, Sweep, Trial, sweeping, trials
+
+
+async def main(options: argparse.Namespace) -> int:
+    began, outcomes = time.perf_counter(), list[Outcome]()
+    with tempfile.TemporaryDirectory(prefix="drydock-storage-") as place:
+        async with sweeping(build(Path(place)), Path(place)) as sweep:
+            for what in options.things or sweep.things:
+                await _all_of(sweep, what, options, outcomes)
+            left = await sweep.begin_again()
+    failed = [one for one in outcomes if one.findings]
+    statuses = Counter(one.status for one in outcomes)
+    _say(
+        f"{len(outcomes)} trials in {time.perf_counter() - began:.0f} s, answers {dict(statuses)}; {len(failed)} found"
+    )
+    for finding in left:
+        _say(f"FOUND behind the next start: {finding}")
+    return 1 if failed or left else 0
+
+
+async def _all_of(sweep: Sweep, what: str, options: argparse.Namespace, outcomes: list[Outcome]) -> None:
+    began, done = time.perf_counter(), Counter[str]()
+    ended = set[str](CALLS) - set(options.calls or CALLS)
+    for some in trials(what, options.errors):
+        if some[0].call in ended or some[0].skip >= options.most:
+            continue
+        for trial in some:
+            outcome = await sweep.carry_out(trial)
+            if outcome.failed:
+                outcomes.append(outcome)
+                done[trial.call] += 1
+            elif not trial.lasts:
+                ended.add(trial.call)
+            _tell(trial, outcome)
+    _say(f"{what}: {dict(done)} in {time.perf_counter() - began:.0f} s")
+
+
+def _tell(trial: Trial, outcome: Outcome) -> None:
+    for finding in outcome.findings:
+        _say(f"FOUND {trial.text} ({outcome.status}) {[Path(one).name for one in outcome.failed[:2]]}: {finding}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.storage", description=__doc__)
+    parser.add_argument("things", nargs="*", help="what is asked for (default: all)")
+    parser.add_argument("--calls", nargs="*", choices=CALLS, help="which calls fail (default: all)")
+    parser.add_argument("--errors", type=int, default=1, help="how many errors of each call (default: one, in turn)")
+    parser.add_argument("--most", type=int, default=400, help="up to which number of a call (default: 400)")
+    sys.exit(asyncio.run(main(parser.parse_args())))
