@@ -182,9 +182,9 @@ class WebSession:
 
     @property
     def can_lose_sandbox(self) -> bool:
-        """Whether it has a sandbox and its agent rests."""
+        """Whether it has a sandbox, its agent rests, and nothing is just being said to it."""
         loaded = self._loaded
-        if loaded is None or not loaded.starting.done():
+        if loaded is None or self.users or not loaded.starting.done():
             return False
         return loaded.ticket.has_sandbox and not loaded.ticket.works and (loaded.agent.is_at_rest or self._start_failed)
 
