@@ -21,8 +21,8 @@ def storage_code(error: BaseException) -> str:
 class EventStoreError(DrydockError):
     """The log could not be read or written; nothing of the failed append was stored.
 
-    `code` is empty, or says that nothing at all can be stored at present, and that this may pass: ``disk_full`` or
-    ``storage_unavailable``.
+    `code` is empty, or says why nothing at all can be stored, or read, at present, and that this may pass:
+    ``disk_full``, ``storage_unavailable`` or ``database_busy``.
     """
 
     def __init__(self, message: str = "", *, code: str = "") -> None:

@@ -28,6 +28,7 @@ from server.conversation_manager.conversation_manager import ManagerParts
 from server.conversation_manager.retention import Retention
 from server.db.database import OwnStores, open_database
 from server.db.engine import DatabaseSettings
+from server.db.errors import BUSY
 from server.db.leftovers import remove_leftovers
 from server.dependencies import Services
 from server.doors.mcp.http_door import PROVIDER_ROUTES, HttpDoor, provider_offer
@@ -185,6 +186,7 @@ class Application:
                 own,
             )
         )
+        database.engines.reads.on_busy = partial(metrics.trouble, BUSY)
         await remove_unfinished_forks(database)
         await remove_leftovers(database)
         sandboxes = await stack.enter_async_context(

@@ -41,6 +41,7 @@ _STATUSES: Final = {
     "no_space": 507,
     "memory_ceiling": 503,
     "storage_unavailable": 503,
+    "database_busy": 503,
 }
 """By the codes of errors that may pass."""
 RETRY_SECONDS: Final = 5

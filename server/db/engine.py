@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import URL, Executable, Row, make_url, text
+from sqlalchemy import URL, Executable, Row, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.db import event_rows, sqlite
 from server.db.errors import DatabaseError, database_error, is_damage, is_database_failure
 from server.db.event_rows import EventRow
+from server.db.reads import TURN_SECONDS, PooledReads, Reads, Rows, ThreadedReads
 from server.db.tables import read_json
 
 _WRITE_CACHE_KIB = 512
@@ -25,9 +26,8 @@ _READ_CACHE_KIB = 256
 _DAMAGE_RETRIES = (0.05, 0.2, 0.75)
 """Seconds before a part that the disk did not read is read again."""
 
-InsertEvents = Callable[[AsyncConnection, Sequence[EventRow]], Awaitable[set[str]]]
-FetchRows = Callable[[AsyncEngine, str, Mapping[str, object]], Coroutine[Any, Any, Sequence[Sequence[Any]]]]
 _T = TypeVar("_T")
+InsertEvents = Callable[[AsyncConnection, Sequence[EventRow]], Awaitable[set[str]]]
 
 
 class DatabaseSettings(BaseModel):
@@ -56,63 +56,47 @@ class DatabaseSettings(BaseModel):
 
 @dataclass
 class Engines:
-    """An engine for the writer, one with a pool for readers, and this database's ways to use them.
+    """An engine for the writer, the ways to read, and this database's ways to write.
 
     `check` raises `DatabaseGoneError` where what is written now would be lost. A read runs to its end, whoever waits;
     `read_failed` is told why one did not succeed.
     """
 
     write: AsyncEngine
-    read: AsyncEngine
+    reads: Reads
     insert_events: InsertEvents
     max_rows: int
-    fetch_rows: FetchRows
     check: Callable[[], None] = lambda: None
     read_failed: Callable[[Exception], None] = lambda _: None
-    _reads: set[asyncio.Task[Any]] = field(default_factory=set, init=False, repr=False)
-    _closed: bool = field(default=False, init=False, repr=False)
 
-    async def fetch(self, statement: str, **parameters: object) -> Sequence[Sequence[Any]]:
+    @property
+    def kind(self) -> str:
+        """Which database it is: ``sqlite`` or ``postgresql``, for one."""
+        return self.write.url.get_backend_name()
+
+    async def fetch(self, statement: str, **parameters: object) -> Rows:
         """All rows of a plain statement with `:name` parameters."""
-        return await self._to_its_end(lambda: self.fetch_rows(self.read, statement, parameters))
+        return await self._read(lambda: self.reads.fetch(statement, parameters))
 
     async def select(self, statement: Executable) -> Sequence[Row[Any]]:
-
-        async def read() -> Sequence[Row[Any]]:
-            async with self.read.connect() as connection:
-                return (await connection.execute(statement)).all()
-
-        return await self._to_its_end(read)
+        return await self._read(lambda: self.reads.select(statement))
 
     async def dispose(self) -> None:
         """Wait for the reads that go on, close all connections, and take no more."""
-        self._closed = True
-        if self._reads:
-            await asyncio.wait(self._reads)
-        await self.read.dispose()
+        await self.reads.close()
         await self.write.dispose()
 
-    async def _to_its_end(self, read: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        if self._closed:
-            raise DatabaseError("the database is closed")
-        task = asyncio.create_task(_repeated(read), name="database-read")
-        self._reads.add(task)
-        task.add_done_callback(self._finished)
+    async def _read(self, read: Callable[[], Awaitable[_T]]) -> _T:
         try:
-            return await asyncio.shield(task)
+            return await _repeated(read)
         except Exception as error:
             if not is_database_failure(error):
                 raise
             self.read_failed(error)
             raise database_error("The database could not be read", error) from error
 
-    def _finished(self, task: asyncio.Task[Any]) -> None:
-        self._reads.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever still waits is told; nobody is to be warned that nobody did
 
-
-async def _repeated(read: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+async def _repeated(read: Callable[[], Awaitable[_T]]) -> _T:
     """What `read` reads, tried again where the disk did not read a part of the database."""
     for delay in _DAMAGE_RETRIES:
         try:
@@ -141,22 +125,24 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
     """Engines for `url`, not opened yet; `DatabaseError` where it cannot be used, or SQLite's library is too old."""
     url = _checked_url(url)
     write = create_async_engine(url, pool_size=1, max_overflow=0, hide_parameters=True, json_deserializer=read_json)
+    at_once = settings.read_connections
     # Readers need no transaction, so nothing has to be undone when a connection goes back: that would cost every read
     # another turn to the database.
-    read = create_async_engine(
-        url,
-        pool_size=settings.read_connections,
-        max_overflow=0,
-        isolation_level="AUTOCOMMIT",
-        skip_autocommit_rollback=True,
-        pool_reset_on_return=None,
-        hide_parameters=True,
-        json_deserializer=read_json,
-    )
+    as_reader: dict[str, Any] = {
+        "pool_size": at_once,
+        "max_overflow": 0,
+        "isolation_level": "AUTOCOMMIT",
+        "skip_autocommit_rollback": True,
+        "pool_reset_on_return": None,
+        "hide_parameters": True,
+        "json_deserializer": read_json,
+    }
     if url.get_backend_name() != "sqlite":
-        return Engines(write, read, event_rows.insert_events, event_rows.MAX_ROWS, fetch_rows)
+        pooled = create_async_engine(url, pool_timeout=TURN_SECONDS, **as_reader)
+        return Engines(write, PooledReads(pooled, at_once=at_once), event_rows.insert_events, event_rows.MAX_ROWS)
     sqlite.check_version()
-    for engine, cache_kib in ((write, _WRITE_CACHE_KIB), (read, _READ_CACHE_KIB)):
+    read = create_engine(url.set(drivername="sqlite"), connect_args={"check_same_thread": False}, **as_reader)
+    for engine, cache_kib in ((write.sync_engine, _WRITE_CACHE_KIB), (read, _READ_CACHE_KIB)):
         sqlite.configure(
             engine,
             synchronous=settings.synchronous,
@@ -165,7 +151,7 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
         )
     sqlite.begin_as_writer(write)
     file = sqlite.DatabaseFile(Path(str(url.database)))
-    return Engines(write, read, sqlite.insert_events, sqlite.MAX_ROWS, sqlite.fetch_rows, file.check)
+    return Engines(write, ThreadedReads(read, at_once=at_once), sqlite.insert_events, sqlite.MAX_ROWS, file.check)
 
 
 def _checked_url(url: URL | str) -> URL:
@@ -191,9 +177,3 @@ def _checked_url(url: URL | str) -> URL:
             "use postgresql+asyncpg or sqlite+aiosqlite"
         )
     return parsed
-
-
-async def fetch_rows(engine: AsyncEngine, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-    """All rows of a plain statement with `:name` parameters, in the way that every database understands."""
-    async with engine.connect() as connection:
-        return (await connection.execute(text(statement), parameters)).all()

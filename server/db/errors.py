@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Final
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, InternalError, OperationalError, SQLAlchemyError
 
@@ -14,6 +15,9 @@ from agent_core.errors import (
     UnreadableError,
     storage_code,
 )
+
+BUSY: Final = "database_busy"
+"""The code of a read that had no turn in time: others were before it."""
 
 
 class DatabaseError(EventStoreError):

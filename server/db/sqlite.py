@@ -1,17 +1,17 @@
-"""SQLite's own ways: the set-up of connections, and its fast append and reads."""
+"""SQLite's own ways: the set-up of connections, and its fast append."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import aiosqlite
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import PoolProxiedConnection
 
@@ -100,7 +100,7 @@ class DatabaseFile:
         self._identity = identity
 
 
-def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_seconds: float, cache_kib: int) -> None:
+def configure(engine: Engine, *, synchronous: Synchronous, busy_timeout_seconds: float, cache_kib: int) -> None:
     """Set up every connection that `engine` makes from now on; its transactions begin as writers."""
 
     def on_connect(connection: Any, record: object) -> None:
@@ -119,7 +119,7 @@ def configure(engine: AsyncEngine, *, synchronous: Synchronous, busy_timeout_sec
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
-    event.listen(engine.sync_engine, "connect", on_connect)
+    event.listen(engine, "connect", on_connect)
 
 
 def begin_as_writer(engine: AsyncEngine) -> None:
@@ -154,12 +154,3 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
         parameters += row
     stored = list(await driver.execute_fetchall(_insert_statement(len(rows)), parameters))
     return set() if len(stored) == len(rows) else {row[0] for row in rows} - {log for (log,) in stored}
-
-
-async def fetch_rows(engine: AsyncEngine, statement: str, parameters: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-    """All rows of a plain statement with `:name` parameters, in one hop to the connection's thread."""
-    connection = await engine.raw_connection()
-    try:
-        return list(await _driver(connection).execute_fetchall(statement, dict(parameters)))
-    finally:
-        connection.close()

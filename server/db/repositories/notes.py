@@ -183,7 +183,7 @@ class NoteRepository(TableRepository):
         if await self._index():
             query = " OR ".join(f'"{word}"*' for word in words)
             ids = await self._engines.fetch(_FOUND, query=query, limit=limit, **where)
-        elif self._engines.read.url.get_backend_name() == "postgresql":
+        elif self._engines.kind == "postgresql":
             query = " | ".join(f"{word}:*" for word in words)
             ids = await self._engines.fetch(_FOUND_BY_POSTGRESQL, query=query, limit=limit, **where)
         else:
@@ -217,7 +217,7 @@ class NoteRepository(TableRepository):
         """Whether there is an index of SQLite's, which fits from then on; found out at the first use."""
         if self._has_index is None:
             found = False  # others who ask meanwhile find it out, too: what they write has to be in the index
-            if self._engines.write.url.get_backend_name() == "sqlite":
+            if self._engines.kind == "sqlite":
                 try:
                     await self._writer.change(_make_index)
                     found = True

@@ -561,8 +561,7 @@ async def test_of_a_router_each_model_is_tried_and_no_profile_is_a_404(make_serv
 async def test_profiles_are_encrypted_and_the_secrets_of_conversations_are_hidden(make_server: MakeServer) -> None:
     async with ModelServer([finish("It is key-of-mine.")]) as model, make_server(generate_titles=False) as server:
         await store(server, "mine", **at(model, "mine"))
-        async with server.app.services.database.engines.read.connect() as connection:
-            rows = str((await connection.exec_driver_sql("select document from settings")).scalars().all())
+        rows = str(await server.app.services.database.engines.fetch("select document from settings"))
         assert "llm_profiles" in rows
         assert "key-of-mine" not in rows
         conversation = await server.create(llm_profile="mine", initial_user_msg="what is it?")

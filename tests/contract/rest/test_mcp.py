@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
@@ -174,8 +173,7 @@ async def test_references_in_a_users_servers_are_to_their_own_secrets(
 async def test_stored_servers_are_encrypted(make_server: MakeServer, tmp_path: Path) -> None:
     async with make_server(generate_titles=False) as server:
         await server.post("/api/settings", json={"mcp_config": with_programs(program("mine"))})
-        async with server.app.services.database.engines.read.connect() as connection:
-            rows = (await connection.execute(text("SELECT document FROM settings"))).all()
+        rows = await server.app.services.database.engines.fetch("SELECT document FROM settings")
         assert "key-of-the-server" not in str(rows)
 
 

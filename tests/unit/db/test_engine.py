@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from server.db import sqlite
 from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.db.errors import DatabaseError
+from server.db.reads import ThreadedReads
+from server.errors import status_of
 
 
 async def test_readers_that_go_away_cost_no_connection(database: Database) -> None:
@@ -27,13 +30,50 @@ async def test_readers_that_go_away_cost_no_connection(database: Database) -> No
         for task in (*reads, *lists):
             task.cancel()
         await asyncio.gather(*reads, *lists, return_exceptions=True)
-    assert database.engines.read.pool.checkedout() <= 4  # type: ignore[attr-defined] # the pool of both engines has it
     assert await database.events.read("log") == [(0, b"a")]
 
 
 async def test_more_readers_than_connections_take_turns(database: Database) -> None:
     await database.events.append("log", new_events("a"))
     assert await asyncio.gather(*(database.events.read("log") for _ in range(50))) == [[(0, b"a")]] * 50
+
+
+SLOW = """
+    WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 3000000)
+    SELECT count(*) FROM numbers
+"""
+
+
+async def test_a_read_that_has_no_turn_in_time_says_so_and_is_counted_and_the_next_one_is_done(tmp_path: Path) -> None:
+    engines = create_engines(sqlite_url(tmp_path / "x.db"), DatabaseSettings(read_connections=1))
+    reads = engines.reads
+    assert isinstance(reads, ThreadedReads)
+    reads.turn_seconds = 0.05
+    told: list[str] = []
+    reads.on_busy = told.append
+    first = asyncio.ensure_future(engines.fetch(SLOW))
+    await asyncio.sleep(0)
+    with pytest.raises(DatabaseError, match=r"busy: 1 reads are at work.*try again") as refused:
+        await engines.fetch("SELECT 1")
+    assert status_of(refused.value) == 503
+    assert len(told) == 1
+    assert [tuple(row) for row in await first] == [(3_000_000,)]  # what has begun is not broken off
+    assert [tuple(row) for row in await engines.select(text("SELECT 2"))] == [(2,)]
+    await engines.dispose()
+
+
+async def test_a_loop_that_is_held_up_takes_no_reader_away_from_others(database: Database) -> None:
+    """Each read is done, and its connection free, before the loop hears of it: all are done while it stands still."""
+    await database.events.append("log", new_events("a"))
+    reads = [asyncio.ensure_future(database.events.read("log")) for _ in range(40)]
+    lists = [asyncio.ensure_future(database.conversations.list_page(limit=5)) for _ in range(40)]
+    await asyncio.sleep(0)
+    time.sleep(0.5)  # noqa: ASYNC251 - the loop is to stand still
+    turns = 0
+    while not all(task.done() for task in (*reads, *lists)):
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns < 10
 
 
 async def test_a_closed_database_cannot_be_read(tmp_path: Path) -> None:

@@ -158,15 +158,15 @@ async def test_a_failed_opening_leaves_nothing_locked(tmp_path: Path) -> None:
 async def test_the_connections_are_set_up_for_durability(tmp_path: Path, synchronous: str, number: int) -> None:
     settings = DatabaseSettings.model_validate({"synchronous": synchronous})
     engines = create_engines(sqlite_url(tmp_path / "x.db"), settings)
-    for engine in (engines.write, engines.read):
-        async with engine.connect() as connection:
-            for pragma, value in (
-                ("journal_mode", "wal"),
-                ("synchronous", number),
-                ("foreign_keys", 1),
-                ("busy_timeout", 5000),
-            ):
-                assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar_one() == value, pragma
+    async with engines.write.connect() as connection:
+        for pragma, value in (
+            ("journal_mode", "wal"),
+            ("synchronous", number),
+            ("foreign_keys", 1),
+            ("busy_timeout", 5000),
+        ):
+            assert (await connection.exec_driver_sql(f"PRAGMA {pragma}")).scalar_one() == value, pragma
+            assert [tuple(row) for row in await engines.fetch(f"PRAGMA {pragma}")] == [(value,)], pragma
     await engines.dispose()
 
 
