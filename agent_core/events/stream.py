@@ -7,7 +7,9 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Self
+from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
@@ -54,13 +56,14 @@ class Subscription:
         self._stream = stream
         self._wants_notices = transients
         self._notices: deque[_Pending] | tuple[()] = ()
-        self._fetched: list[AnyEvent] = []  # the newest first: what is taken next stands at the end
+        self._fetched: Sequence[AnyEvent] = ()
+        self._taken = 0
         self._waiting: asyncio.Future[None] | None = None
 
     @property
     def read_ahead(self) -> int:
         """The last event that was fetched from the stream, delivered or not."""
-        return self._fetched[0].id if self._fetched else self.position
+        return self._fetched[-1].id if self._fetched else self.position
 
     async def __aenter__(self) -> Self:
         self._stream.attach(self)
@@ -69,7 +72,7 @@ class Subscription:
     async def __aexit__(self, *_exception: object) -> None:
         self._stream.detach(self)
         self._notices = ()
-        self._fetched = []
+        self._fetched = ()
 
     def __aiter__(self) -> Self:
         return self
@@ -84,11 +87,14 @@ class Subscription:
             if self._notices and self._notices[0].after <= self.position:  # everything before it was read already
                 return self._notices.popleft().notice
             if self._fetched:
-                event = self._fetched.pop()
+                event = self._fetched[self._taken]
+                self._taken += 1
+                if self._taken == len(self._fetched):
+                    self._fetched = ()
                 self.position = event.id
                 return event
             if self._stream.last_id > self.position and (page := await self._page()):
-                self._fetched = page[::-1]
+                self._fetched, self._taken = page, 0
             elif self._notices:
                 return self._notices.popleft().notice
             elif self._stream.closed:
@@ -152,6 +158,12 @@ def _joined(first: Transient, second: Transient) -> Transient | None:
     return None
 
 
+class _Page(list[AnyEvent]):
+    """What was read of a log at once; it lasts as long as one of its readers is at it."""
+
+    __slots__ = ("__weakref__",)
+
+
 RECENT_EVENTS = 128
 RECENT_BYTES = 96 * 1024
 PAGE = 200
@@ -177,6 +189,8 @@ class EventStream:
         self._recent: deque[tuple[AnyEvent, int]] = deque()
         self._recent_bytes = 0
         self._arrived: dict[int, tuple[AnyEvent, int]] = {}
+        self._pages: WeakValueDictionary[tuple[int, int], _Page] = WeakValueDictionary()
+        self._reading: dict[tuple[int, int], asyncio.Task[_Page]] = {}
         self._subscriptions: dict[Subscription, None] = {}
         self._current = CurrentNotices()
         self.log_level = logging.DEBUG
@@ -297,15 +311,34 @@ class EventStream:
         return masked
 
     async def page(self, *, after: int = -1, limit: int = PAGE) -> list[AnyEvent]:
-        """At most `limit` events with id > `after`, ascending; the end of the log gives an empty list."""
+        """At most `limit` events with id > `after`, ascending; the end of the log gives an empty list.
+
+        The list may be shared with others who read there: do not change it.
+        """
         if after >= self.last_id:
             return []
         if self._recent and self._recent[0][0].id <= after + 1:
             start = after + 1 - self._recent[0][0].id
             return [entry[0] for entry in list(self._recent)[start : start + limit]]
-        limit = min(limit, self.last_id - after)
+        place = (after, min(limit, self.last_id - after))
+        if (page := self._pages.get(place)) is not None:
+            return page
+        # Many that come back at the same moment read the same: once for all of them.
+        if (reading := self._reading.get(place)) is None:
+            reading = self._reading[place] = asyncio.create_task(self._read(*place), name="page of a log")
+            reading.add_done_callback(partial(self._was_read, place))
+        return await asyncio.shield(reading)
+
+    async def _read(self, after: int, limit: int) -> _Page:
         stored = await self._store.read(self.conversation_id, after=after, limit=limit)
-        return [from_payload(record.payload, record.id) for record in stored if record.id <= self.last_id]
+        page = _Page(from_payload(record.payload, record.id) for record in stored if record.id <= self.last_id)
+        self._pages[after, limit] = page
+        return page
+
+    def _was_read(self, place: tuple[int, int], reading: asyncio.Task[_Page]) -> None:
+        del self._reading[place]
+        if not reading.cancelled():
+            reading.exception()  # whoever waits is told; those who went away need not be
 
     async def page_before(self, *, before: int, limit: int = PAGE) -> list[AnyEvent]:
         """At most `limit` events with id < `before`, descending."""

@@ -24,6 +24,7 @@ from agent_core.version import VERSION
 from server.app import Application, create_app
 from server.db.database import Database
 from server.errors import ConfigurationError, broke_off
+from server.http.turnstile import Turnstile
 from server.http.uvicorn_protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
 from server.settings.settings import DEMO_MODEL, Settings
 from server.settings.text_fields import passwords_of, shown_address
@@ -54,7 +55,12 @@ def serve(settings: Settings, out: TextIO) -> int:
     log_masker.add([app.token] if app.token else [])
     listener = _bind(settings)
     limit = settings.max_connections or int(_descriptors() * DESCRIPTORS_FOR_CLIENTS)
-    protocol = partial(BoundedHttpProtocol, max_connections=limit, on_crowded=partial(app.crowded, limit))
+    protocol = partial(
+        BoundedHttpProtocol,
+        max_connections=limit,
+        on_crowded=partial(app.crowded, limit),
+        upgrades=Turnstile(),
+    )
     config = uvicorn.Config(
         app,
         loop="uvloop",

@@ -131,8 +131,7 @@ class StandaloneConversationManager(ConversationManager):
     # --- sockets ---
 
     async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> WebSession:
-        record = await self._conversations.get(conversation_id)
-        if record is None or record.user_id != identity.user_id:
+        if await self._owner_of(conversation_id) != identity.user_id:
             raise ConversationNotFoundError(conversation_id)
         with self._using(conversation_id) as session:
             session.connections.add(connection_id)
@@ -143,6 +142,13 @@ class StandaloneConversationManager(ConversationManager):
                 await self.leave(connection_id)
                 raise
             return session
+
+    async def _owner_of(self, conversation_id: str) -> str | None:
+        session = self._sessions.get(conversation_id)
+        if session is not None and session.is_loaded:  # of a loaded one it is known without asking the database
+            return session.user_id
+        record = await self._conversations.get(conversation_id)
+        return record.user_id if record is not None else None
 
     async def leave(self, connection_id: str) -> None:
         session = self._by_connection.pop(connection_id, None)

@@ -15,6 +15,8 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from server.http.turnstile import Turnstile
+
 CONTROL_KEY: Final = "drydock.control"
 """Names the `WebSocketControl` of a WebSocket among the scope's extensions."""
 MAX_JOINING_BYTES: Final = 64 * 1024
@@ -72,7 +74,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     A head (or trailers) too large is answered 431, a late one 408, what is no HTTP 400; then the connection ends.
     Bodies are not bounded here, except that the rest of an answered one has the time of a head. Who comes beyond
-    `max_connections` of all clients together, with WebSockets, is answered 503, and `on_crowded` called.
+    `max_connections` of all clients together, with WebSockets, is answered 503, and `on_crowded` called. WebSockets
+    begin one after the other, through `upgrades`.
     """
 
     max_head_bytes: ClassVar[int] = 64 * 1024
@@ -91,9 +94,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         *args: Any,
         max_connections: int = sys.maxsize,
         on_crowded: Callable[[], None] = lambda: None,
+        upgrades: Turnstile | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
+        self._upgrades = upgrades or Turnstile()
         self._max_connections = max_connections
         self._on_crowded = on_crowded
         self._pieces: deque[bytes] = deque()
@@ -168,10 +173,18 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over; uvicorn's WebSocket protocol is silent about heads that it does not take."""
+        """Hand the connection over, when its turn has come."""
         self._pieces.clear()
         self._watch.end()
+        self.flow.pause_reading()
+        self._upgrades.enter(self._upgrade)
+
+    def _upgrade(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
         super().handle_websocket_upgrade()
+        # uvicorn's WebSocket protocol is silent about heads that it does not take.
         if not getattr(self.transport.get_protocol(), "handshake_initiated", True):
             self.transport.write(_reply(400, _NO_HANDSHAKE))
             self.transport.close()

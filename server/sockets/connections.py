@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -93,6 +94,10 @@ class SocketConnection:
         self._deadline: asyncio.TimerHandle | None = None
         self._watch = self._loop.call_later(limits.stall_seconds / 2, self._look_for_stall)
         self.left()
+
+    def joining(self) -> None:
+        """It waits for an answer from here on: no time of its own runs out."""
+        self._end_deadline()
 
     def joined(self) -> None:
         self._has_joined = True
@@ -239,6 +244,9 @@ class Transports:
 
     def has_joined(self, transport_id: str) -> bool:
         return transport_id in self._known and transport_id not in self._loose
+
+    def joining(self, transport_id: str) -> None:
+        self._loose[transport_id] = math.inf
 
     def joined(self, transport_id: str) -> None:
         self._loose.pop(transport_id, None)

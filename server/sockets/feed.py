@@ -21,6 +21,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream, Subscription
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
+from server.http.turnstile import Turnstile
 from server.sockets.connections import SocketLimits
 from server.sockets.conversations import JoinedConversation
 from server.sockets.outlet import Outlet
@@ -42,8 +43,8 @@ EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
 TOOL_CALL: Final = "oh_tool_call"
 RESYNC: Final = "oh_resync"
-YIELD_AFTER: Final = 64
-"""Frames after which other tasks get their turn: a long history must not delay everybody's live events."""
+YIELD_AFTER: Final = 32
+"""Frames after which others get their turn: neither a long history nor many must delay everybody's live events."""
 
 Notice = ClientCall | TextDelta | TextDiscarded | OutputDelta | StatusNotice
 
@@ -54,7 +55,8 @@ class Feed:
     """Sends one client its conversation: the history after `after`, then live events, each once and in order.
 
     It goes on from session to session. A client that falls further behind than its `replay_limit`, or is beyond the
-    log, is told to read elsewhere (``oh_resync``).
+    log, is told to read elsewhere (``oh_resync``). Of all that send their histories one sends a few frames at a time,
+    through `histories`.
     """
 
     def __init__(
@@ -65,9 +67,11 @@ class Feed:
         after: int,
         replay_limit: int | None = None,
         limits: SocketLimits,
+        histories: Turnstile | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._joined = joined
+        self._histories = histories or Turnstile()
         self._outlet = outlet
         self._limits = limits
         self._clock = clock
@@ -99,6 +103,7 @@ class Feed:
     async def _begin(self, stream: EventStream) -> None:
         if self._has_to_resync(stream):
             await self._resync(stream)
+        await self._histories.pass_through()
         self._replay = HistoryReplay()
         self._replay_start, self._replay_end = self._position, stream.last_id
         if self._position == stream.last_id:
@@ -198,7 +203,7 @@ class Feed:
         await self._outlet.send(event, to_json(frame))
         self._sent += 1
         if self._sent % YIELD_AFTER == 0:
-            await asyncio.sleep(0)
+            await (self._histories.pass_through() if self._replay is not None else asyncio.sleep(0))
 
 
 async def send_error(outlet: Outlet, message: str, now: datetime) -> None:

@@ -20,6 +20,7 @@ from agent_core.events.event import utc_now
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
 from server.errors import ConversationNotFoundError
+from server.http.turnstile import Turnstile
 from server.sockets.admission import Admission, read_handshake
 from server.sockets.connections import SCOPE_KEY, ConnectionMiddleware, SocketConnection, SocketLimits, Transports
 from server.sockets.conversations import NOT_FOUND, Conversations, JoinRefusedError
@@ -69,6 +70,7 @@ class SocketGateway:
         self._keeper = keeper or Doorkeeper(authenticator)
         self._clock = clock
         self._connections: dict[str, ClientConnection] = {}
+        self._joins, self._histories, self._ends = Turnstile(), Turnstile(), Turnstile()
         self._server = _make_server(self.limits, self._on_unjoined)
         self._transports = Transports(self._server, self.limits)
         self._watching: asyncio.Task[None] | None = None
@@ -132,6 +134,7 @@ class SocketGateway:
             raise RefusedError("The server failed to connect you; its log says why") from error
 
     async def _on_disconnect(self, connection_id: str, reason: str = "") -> None:
+        await self._ends.pass_through()
         try:
             await self._leave(connection_id)
         except Exception:
@@ -171,17 +174,32 @@ class SocketGateway:
             await self._server.eio.send(transport_id, packet.encode())
 
     async def _connect(self, connection_id: str, environ: Mapping[str, Any]) -> None:
+        transport_id: str = self._server.manager.eio_sid_from_sid(connection_id, "/")
+        websocket = environ["asgi.scope"].get(SCOPE_KEY) or self._transports.upgrade_of(transport_id)
+        self._transports.joining(transport_id)
+        if websocket is not None:
+            websocket.joining()
+        try:
+            await self._joins.pass_through()
+            await self._join(connection_id, environ, websocket)
+        except BaseException:
+            self._transports.left(transport_id)
+            if websocket is not None:
+                websocket.left()
+            raise
+
+    async def _join(self, connection_id: str, environ: Mapping[str, Any], websocket: SocketConnection | None) -> None:
         handshake = read_handshake(environ, self._authenticator)
         async with asyncio.timeout(self.limits.join_seconds):
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
         outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
-        websocket = environ["asgi.scope"].get(SCOPE_KEY) or self._transports.upgrade_of(outlet.transport_id)
         feed = Feed(
             joined,
             outlet,
             after=handshake.after,
             replay_limit=handshake.replay_limit,
             limits=self.limits,
+            histories=self._histories,
             clock=self._clock,
         )
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
@@ -267,11 +285,28 @@ class _Server(socketio.AsyncServer):  # type: ignore[misc] # python-socketio is 
             await self._on_unjoined(eio_sid, namespace, ack_id)
 
 
+class _Manager(socketio.AsyncManager):  # type: ignore[misc] # python-socketio is not typed
+    """The library's manager, which would look into the rooms of all clients when one goes; here there are but two."""
+
+    def basic_disconnect(self, sid: str, namespace: str, **_options: Any) -> None:
+        for room in (sid, None):  # its own, and that of all
+            if sid in self.rooms.get(namespace, {}).get(room, ()):
+                self.basic_leave_room(sid, namespace, room)
+        self.callbacks.pop(sid, None)
+        for pending in (self.pending_connect, self.pending_disconnect):
+            waiting = pending.get(namespace, [])
+            if sid in waiting:
+                waiting.remove(sid)
+                if not waiting:
+                    del pending[namespace]
+
+
 def _make_server(
     limits: SocketLimits, on_unjoined: Callable[[str, str | None, int | None], Awaitable[None]]
 ) -> socketio.AsyncServer:
     server = _Server(
         on_unjoined,
+        client_manager=_Manager(),
         async_mode="asgi",
         serializer=client_packet_class(limits.max_message_bytes),
         # One message of a client after the other: order is kept, and a flood waits in the client's own socket.

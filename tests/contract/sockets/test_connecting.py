@@ -14,6 +14,7 @@ from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
+from server.http.turnstile import Turnstile
 from server.sockets.connections import SocketLimits
 from server.sockets.conversations import JoinRefusedError
 from tests.contract.sockets.loopback import Client, packet, refusal_of, serving, until
@@ -222,3 +223,23 @@ async def test_a_client_cannot_call_the_librarys_own_handlers(name: str) -> None
             await until(lambda: client.problems)
             assert client.problems == [f"event {name!r} is reserved; send oh_user_action"]
         assert not loopback.conversations.known["secret"].connections
+
+
+async def test_who_waits_for_its_turn_to_join_is_not_shown_out_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many come at once the wait may be longer than the time in which a client has to ask."""
+    turns = asyncio.Event()
+
+    async def wait(_turnstile: Turnstile) -> None:
+        await turns.wait()
+
+    async with serving(SocketLimits(handshake_seconds=0.2)) as loopback:
+        monkeypatch.setattr(Turnstile, "pass_through", wait)
+        async with loopback.raw("conversation_id=c1") as waiting, loopback.raw("conversation_id=none") as refused:
+            for client in (waiting, refused):
+                await client.send("40")
+            await asyncio.sleep(0.5)
+            turns.set()
+            assert str(await waiting.recv()).startswith("40")
+            assert str(await refused.recv()).startswith("44")
+            async with asyncio.timeout(30):
+                await refused.wait_closed()  # its time runs again

@@ -400,3 +400,32 @@ async def test_the_history_of_a_log_that_was_deleted_ends() -> None:
     stream = await EventStream.open("c", store)
     await store.delete("c")
     assert [event async for event in stream.history()] == []
+
+
+async def test_many_who_read_the_same_at_once_read_it_once_and_share_it() -> None:
+    store = CountingStore()
+    stream = await EventStream.open("c", store)
+    for number in range(3):
+        await stream.add_event(message(str(number)))
+    store.reads = 0
+
+    async def read_together() -> int:
+        pages = await asyncio.gather(*(stream.page() for _ in range(100)))
+        pages.append(await stream.page())  # shared as long as somebody is at it
+        return len({id(page) for page in pages})
+
+    assert await read_together() == 1
+    assert store.reads == 1
+    await asyncio.sleep(0)
+    gc.collect()
+    assert len(await stream.page()) == 3
+    assert store.reads == 2  # nothing was kept for nobody
+
+
+async def test_one_of_those_who_read_the_same_may_go_away() -> None:
+    stream = await EventStream.open("c", SteppedStore([20]))
+    await stream.add_event(message("a"))
+    first, second = asyncio.create_task(stream.page()), asyncio.create_task(stream.page())
+    await asyncio.sleep(0)
+    first.cancel()
+    assert [text_of(event) for event in await second] == ["a"]
