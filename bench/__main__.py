@@ -68,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what was named; returns 0, 1 when a measurement failed (a missed budget is none), 130 when ended."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the performance budgets.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(MEASUREMENTS)}")
+    parser.add_argument("--case", action="append", metavar="CASE", help="of `clients`: only this kind of client")
     parser.add_argument("--quick", action="store_true", help="a smoke run: shows that it works, not how fast it is")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the JSON (default: bench/results)")
     options = parser.parse_args(arguments)
@@ -76,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.names or list(MEASUREMENTS)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(names, quick=options.quick, output=options.output))
+            return runner.run(_run(names, quick=options.quick, output=options.output, cases=options.case or ()))
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write("bench: ended before it was done; nothing is left behind\n")
         return INTERRUPTED
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-async def _run(names: Sequence[str], *, quick: bool, output: Path) -> int:
+async def _run(names: Sequence[str], *, quick: bool, output: Path, cases: Sequence[str]) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -95,6 +96,7 @@ async def _run(names: Sequence[str], *, quick: bool, output: Path) -> int:
     busy: dict[str, float] = {}
     began = time.perf_counter()
     async with Stage.open(quick=quick) as stage:
+        stage.cases = cases
         stage.say(f"sandbox: {stage.reason}")
         for name in names:
             busy[name] = contention()

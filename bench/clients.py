@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections import Counter
+from pathlib import Path
 
 import httpx
 import orjson
-from websockets.asyncio.client import connect
-from websockets.exceptions import WebSocketException
 
-from bench.client import CONNECT, EVENT, PING, PONG, following
+from bench.bad_clients import BadClients, Misbehaviour
+from bench.client import following
 from bench.figures import Figure
 from bench.machine import resident_kb
 from bench.processes import ROOT, Server, clean_environment
@@ -26,7 +24,9 @@ SECONDS = 8.0
 CROWD = 2000
 SILENT = 1000
 LAZY = 50
+LARGE = 64 * 1024 * 1024
 LINE = b"GET /alive HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+NOTHING = "alone"
 
 
 async def measure(stage: Stage) -> list[Figure]:
@@ -37,20 +37,11 @@ async def measure(stage: Stage) -> list[Figure]:
     ):
         scene = Scene(stage, server)
         await scene.prepare()
-        crowd, silent, lazy = stage.few(CROWD, 20), stage.few(SILENT, 20), stage.few(LAZY, 2)
-        kinds: list[tuple[str, Callable[[], Awaitable[None]]]] = [
-            ("nobody else", lambda: asyncio.sleep(0)),
-            (f"{crowd} come back at once, with {scene.events} events each", lambda: scene.storm(crowd, KEY)),
-            (f"{crowd} come with a wrong token", lambda: scene.storm(crowd, "not-the-token-of-this-server")),
-            (f"{lazy} follow and read nothing", lambda: scene.lazy(lazy)),
-            ("one floods with messages", scene.flood),
-            (f"{silent} open a connection and say nothing", lambda: scene.open(silent, b"")),
-            (f"{silent} send half a head", lambda: scene.open(silent, LINE)),
-        ]
+        cases = scene.cases()
         figures: list[Figure] = []
-        for name, misbehave in kinds:
-            figures += await scene.observed(name, misbehave)
-        return figures
+        for name in stage.cases or cases:
+            figures += await scene.observed(*cases[name])
+        return [*figures, Figure("tracebacks in the server's log", scene.tracebacks(), "", 0)]
 
 
 class Scene:
@@ -60,45 +51,96 @@ class Scene:
         self._stage = stage
         self._server = server
         self._id = ""
-        self.events = 0
+        self._events = 0
 
     async def prepare(self) -> None:
-        """Let the agent work, so that there is something to replay."""
-        async with httpx.AsyncClient(base_url=self._server.url, headers={"X-Session-API-Key": KEY}) as client:
-            answer = await client.post("/api/conversations", json={}, timeout=60)
+        """Let the agent work, so that there is something to replay, and put a large file into its workspace."""
+        headers = {"X-Session-API-Key": KEY}
+        async with httpx.AsyncClient(base_url=self._server.url, headers=headers, timeout=60) as client:
+            answer = await client.post("/api/conversations", json={})
             answer.raise_for_status()
             self._id = str(answer.json()["conversation_id"])
-        async with following(self._server.url, self._id, key=KEY) as watcher:
-            await watcher.until_state("awaiting_user_input")
-            await watcher.say("go")
-            await watcher.until_state("finished")
-            self.events = len(watcher.arrivals)
+            async with following(self._server.url, self._id, key=KEY) as watcher:
+                await watcher.until_state("awaiting_user_input")
+                await watcher.say("go")
+                await watcher.until_state("finished")
+                self._events = len(watcher.arrivals)
+            large = bytes(self._stage.few(LARGE, 1024 * 1024))
+            path = f"/api/conversations/{self._id}/upload-files"
+            (await client.post(path, files={"files": ("large.bin", large)})).raise_for_status()
 
-    async def observed(self, name: str, misbehave: Callable[[], Awaitable[None]]) -> list[Figure]:
+    def cases(self) -> dict[str, tuple[str, Misbehaviour, BadClients]]:
+        """What can be asked for by its name: a title, what is done, and by whom."""
+        bad = BadClients(self._server.url, KEY, self._id)
+        few = self._stage.few
+        crowd, silent, lazy = few(CROWD, 20), few(SILENT, 20), few(LAZY, 2)
+        of_it = f"/api/conversations/{self._id}"
+        large, whole = f"{of_it}/download?path=large.bin", f"{of_it}/zip-directory"
+        live, archive = f"{of_it}/log/live", f"{of_it}/archive"
+        wrong = "not-the-token-of-this-server"
+
+        async def nothing() -> None:
+            return
+
+        kinds: dict[str, tuple[str, Misbehaviour]] = {
+            NOTHING: ("nobody else", nothing),
+            "storm": (f"{crowd} come back at once, with {self._events} events each", lambda: bad.storm(crowd)),
+            "wrong-token": (f"{crowd} come at once with a wrong token", lambda: bad.storm(crowd, key=wrong)),
+            "no-conversation": (f"{crowd} join what does not exist", lambda: bad.storm(crowd, conversation="none")),
+            "wrong-loop": (f"{lazy} try a wrong token again and again", lambda: bad.again_and_again(lazy, key=wrong)),
+            "polling": (f"{crowd} begin to poll and never ask again", lambda: bad.polled_once(crowd)),
+            "unread-logs": (f"{lazy} follow and read nothing", lambda: bad.unread(lazy, live)),
+            "unread-files": (
+                f"{lazy} download {LARGE // 1024**2} MB, zips and archives, and read nothing",
+                lambda: bad.unread(lazy, large, whole, archive),
+            ),
+            "unread-chats": (f"{lazy} chat through /v1 and read nothing", lambda: bad.unread_chats(lazy)),
+            "unread-tools": (f"{lazy} call the MCP door and read nothing", lambda: bad.unread_tools(lazy)),
+            "pipelined": (f"{lazy} ask 200 times ahead and read nothing", lambda: bad.pipelined(lazy)),
+            "flood": ("one floods with messages", bad.flood),
+            "packets": ("one floods with packets that nobody can read", bad.malformed_packets),
+            "requests": ("8 flood with requests that nobody can read", lambda: bad.malformed_requests(8)),
+            "ranges": ("8 ask for odd parts of a file", lambda: bad.ranges(8, large)),
+            "silent": (f"{few(500, 5)} never answer a ping", lambda: bad.silent(few(500, 5))),
+            "connections": (f"{silent} open a connection and say nothing", lambda: bad.open(silent, bytes)),
+            "half-heads": (f"{silent} send half a head", lambda: bad.open(silent, lambda: LINE)),
+            "slow-heads": (f"{silent} send a byte of a head a second", lambda: bad.slow_heads(silent)),
+            "slow-bodies": (f"{silent} send a byte of a body a second", lambda: bad.slow_bodies(silent)),
+        }
+        return {name: (title, misbehave, bad) for name, (title, misbehave) in kinds.items()}
+
+    async def observed(self, name: str, misbehave: Misbehaviour, bad: BadClients) -> list[Figure]:
         """What the witness sees meanwhile, and what the server takes more than before."""
-        seconds = self._stage.pause(SECONDS)
+        bad.answers.clear()
         before = resident_kb(self._server.pid)
-        watching = asyncio.create_task(self._witness(seconds))
+        watching = asyncio.create_task(self._witness(self._stage.pause(SECONDS)))
         await asyncio.sleep(self._stage.pause(1.0))
         doing = asyncio.ensure_future(misbehave())
         peak = before
         while not watching.done():
             peak = max(peak, resident_kb(self._server.pid))
             await asyncio.wait({watching}, timeout=0.1)
-        took_part = doing.done()
+        ended = doing.done()
         doing.cancel()
         await asyncio.wait({doing})
         if not doing.cancelled() and (error := doing.exception()) is not None:
             raise error
         seen = watching.result()
-        self._stage.say(f"{name}: p99 {seen['p99']:.0f} ms, {(peak - before) / 1024:.0f} MB more")
-        note = f"p50 {seen['p50']:.1f}, at most {seen['max']:.0f} ms" + (
-            "" if took_part else "; still at it at the end"
-        )
+        result = doing.result() if ended else None
+        notes = [f"p50 {seen['p50']:.1f}, at most {seen['max']:.0f} ms"]
+        notes += [_counted(result)] if isinstance(result, Counter) else [] if ended else ["still at it at the end"]
+        notes += [_counted(bad.answers)] if bad.answers else []
+        self._stage.say(f"{name}: p99 {seen['p99']:.0f} ms, {(peak - before) / 1024:.0f} MB more; {'; '.join(notes)}")
+        failed = sum(times for status, times in bad.answers.items() if status == 500)
         return [
-            Figure(f"{name}: answer to others, p99", seen["p99"], "ms", note=note),
+            Figure(f"{name}: answer to others, p99", seen["p99"], "ms", note="; ".join(notes)),
             Figure("  memory of the server, at most", (peak - before) / 1024, "MB more"),
+            *([Figure("  answers that were a 500", failed, "", 0)] if bad.answers else []),
         ]
+
+    def tracebacks(self) -> int:
+        """How often the server did not know what to do."""
+        return Path(self._server.data_dir.with_suffix(".log")).read_text(errors="replace").count("Traceback")
 
     async def _witness(self, seconds: float) -> dict[str, float]:
         path = f"/api/conversations/{self._id}/events?limit=1"
@@ -111,67 +153,6 @@ class Scene:
         printed, _ = await process.communicate()
         return dict(orjson.loads(printed))
 
-    async def storm(self, count: int, key: str) -> None:
-        """All of them connect at the same moment, read what there is, and go."""
 
-        async def come() -> None:
-            with suppress(OSError, TimeoutError, WebSocketException):
-                async with asyncio.timeout(60), connect(self._address(key), compression=None, max_size=None) as client:
-                    await client.recv()
-                    await client.send(CONNECT)
-                    got = 0
-                    while got < self.events:
-                        message = await client.recv()
-                        if message == PING:
-                            await client.send(PONG)
-                        got += str(message).startswith(EVENT)
-
-        await asyncio.gather(*(come() for _ in range(count)))
-
-    async def lazy(self, count: int) -> None:
-        """Live logs and sockets with little room, of which nothing is read."""
-        path = f"/api/conversations/{self._id}/log/live"
-        head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Session-API-Key: {KEY}\r\n\r\n".encode()
-        await self.open(count, head, room=4096)
-
-    async def flood(self) -> None:
-        """As many messages as the connection takes: events that are none, and pings."""
-        with suppress(OSError, WebSocketException):
-            async with connect(self._address(KEY), compression=None, max_size=None) as client:
-                await client.recv()
-                await client.send(CONNECT)
-                reading = asyncio.ensure_future(_read(client))
-                try:
-                    while True:
-                        await client.send(EVENT + '["oh_user_action",{"action":"no such thing","args":{}}]')
-                        await client.send(PONG)
-                finally:
-                    reading.cancel()
-
-    async def open(self, count: int, said: bytes, *, room: int | None = None) -> None:
-        """So many connections that stay."""
-        async with AsyncExitStack() as stack:
-            for _ in range(count):
-                await stack.enter_async_context(self._connection(said, room))
-            await asyncio.Event().wait()
-
-    @asynccontextmanager
-    async def _connection(self, said: bytes, room: int | None) -> AsyncIterator[None]:
-        with socket.socket() as raw:
-            raw.setblocking(False)
-            if room is not None:
-                raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
-            loop = asyncio.get_running_loop()
-            await loop.sock_connect(raw, ("127.0.0.1", int(self._server.url.rsplit(":", 1)[1])))
-            if said:
-                await loop.sock_sendall(raw, said)
-            yield
-
-    def _address(self, key: str) -> str:
-        query = f"EIO=4&transport=websocket&conversation_id={self._id}&latest_event_id=-1&session_api_key={key}"
-        return f"{self._server.url.replace('http', 'ws', 1)}/socket.io/?{query}"
-
-
-async def _read(client: object) -> None:
-    async for _ in client:  # type: ignore[attr-defined]
-        pass
+def _counted(found: Counter[int] | Counter[str]) -> str:
+    return ", ".join(f"{times} × {what}" for what, times in found.most_common())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
@@ -30,6 +30,7 @@ class Stage:
         sandbox: the provider's name: docker where an engine answers, else local.
         reason: why that one.
         folder: for data; removed at the end.
+        cases: what a measurement with several is to do; empty: everything.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Stage:
         self.sandbox = provider.name
         self.reason = reason
         self.folder = folder
+        self.cases: Sequence[str] = ()
         self._provider = provider
         self._stack = stack
         self._shared: Server | None = None

@@ -234,6 +234,8 @@ def configure_logging(settings: Settings, *, secrets: Iterable[str] = ()) -> Sec
     root.handlers[:] = [handler]
     level = settings.log_level.upper()
     root.setLevel(level)
+    # It warns of each body that it cannot read; the client is told that, and nobody else has anything to do about it.
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     for name in _QUIET:
         logging.getLogger(name).setLevel(
             max(root.level, logging.WARNING) if settings.log_level != "debug" else root.level

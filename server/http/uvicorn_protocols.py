@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from server.http.turnstile import Turnstile
@@ -326,6 +327,19 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
             self._next.cancel()
             self._next = None
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """End it with the server; uvicorn's own fails where a handshake has come to another end already."""
+        if self.handshake_complete and self.conn.state.name == "OPEN":
+            super().shutdown()
+        else:
+            self.stop_keepalive()
+            self.transport.close()
+
+    async def send(self, message: Any) -> None:
+        if not self.handshake_complete and self.transport.is_closing():
+            raise ClientDisconnected  # uvicorn would take what comes after the handshake for a fault of ours
+        await super().send(message)
 
     async def receive(self) -> Any:
         message = await super().receive()
