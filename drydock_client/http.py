@@ -153,7 +153,7 @@ class Http:
                 retry_after = response.headers.get("retry-after", "")
                 if retry_after.isdigit():
                     wait = max(wait, min(float(retry_after), MAX_RETRY_AFTER))
-            await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients, guards nothing
+            await asyncio.sleep(wait * random.uniform(1.0, 1.5))  # noqa: S311 - spreads clients, guards nothing
 
     @property
     def _open(self) -> httpx.AsyncClient:

@@ -135,7 +135,7 @@ class Following:
             if loop.time() > end:
                 raise UnreachableError("The server ends each live connection at once.", fix="Its log says why.")
             delay = min(FIRST_DELAY * 2 ** min(self._empty, 10), MAX_DELAY)
-            await asyncio.sleep(delay)
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))  # noqa: S311 - spreads clients, guards nothing
         while True:
             try:
                 return await self._connector.open(self.position, CONNECT_SECONDS)
@@ -143,7 +143,7 @@ class Following:
                 problem = self._judged(error)
                 if loop.time() + delay > end:
                     raise problem from error
-            await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients, guards nothing
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))  # noqa: S311 - spreads clients, guards nothing
             delay = min(delay * 2, MAX_DELAY)
 
     def _judged(self, error: LiveConnectionRefused | UnreachableError) -> ClientError:

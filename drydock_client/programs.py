@@ -158,7 +158,7 @@ class ProgramsApi(Calls):
             lost_at = clock() if lost_at is None else lost_at
             if clock() - lost_at > reconnect_seconds:
                 raise problem
-            await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients, guards nothing
+            await asyncio.sleep(delay * random.uniform(0.5, 1.5))  # noqa: S311 - spreads clients, guards nothing
             delay = min(delay * 2, MAX_DELAY)
 
 
