@@ -227,8 +227,7 @@ class BadClients:
         await asyncio.gather(*(go_on() for _ in range(count)))
 
     async def _requests(self, count: int, said: Callable[[], bytes]) -> None:
-        for _ in range(count):
-            await self._request(said())
+        await asyncio.gather(*(self._request(said()) for _ in range(count)))
         await asyncio.Event().wait()
 
     async def _request(self, said: bytes) -> None:

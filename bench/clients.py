@@ -94,7 +94,6 @@ class Scene:
                 f"{lazy} download {LARGE // 1024**2} MB, zips and archives, and read nothing",
                 lambda: bad.unread(lazy, large, whole, archive),
             ),
-            "unread-chats": (f"{lazy} chat through /v1 and read nothing", lambda: bad.unread_chats(lazy)),
             "unread-tools": (f"{lazy} call the MCP door and read nothing", lambda: bad.unread_tools(lazy)),
             "pipelined": (f"{lazy} ask 200 times ahead and read nothing", lambda: bad.pipelined(lazy)),
             "flood": ("one floods with messages", bad.flood),
@@ -106,6 +105,8 @@ class Scene:
             "half-heads": (f"{silent} send half a head", lambda: bad.open(silent, lambda: LINE)),
             "slow-heads": (f"{silent} send a byte of a head a second", lambda: bad.slow_heads(silent)),
             "slow-bodies": (f"{silent} send a byte of a body a second", lambda: bad.slow_bodies(silent)),
+            # The last one, since its agents go on for a while.
+            "unread-chats": (f"{lazy} chat through /v1 and read nothing", lambda: bad.unread_chats(lazy)),
         }
         return {name: (title, misbehave, bad) for name, (title, misbehave) in kinds.items()}
 
