@@ -11,8 +11,8 @@ from sqlalchemy import Engine, Executable, Row, text
 from sqlalchemy import exc as sql_errors
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from agent_core.errors import STORAGE_UNAVAILABLE
 from server.db.errors import BUSY, DatabaseError, database_error, is_database_failure
-from server.db.storage_health import UNAVAILABLE
 
 TURN_SECONDS: Final = 10.0
 """A read that has not begun by then is refused."""
@@ -102,7 +102,7 @@ class ThreadedReads:
             raise
         finally:
             answer.cancel()
-        raise DatabaseError(f"the database has not answered within {ANSWER_SECONDS:g} s", code=UNAVAILABLE)
+        raise DatabaseError(f"the database has not answered within {ANSWER_SECONDS:g} s", code=STORAGE_UNAVAILABLE)
 
 
 class PooledReads:
