@@ -19,7 +19,7 @@ TURN_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 120.0
 """And one that has begun is no longer waited for: it may be a look at every event of years."""
 
-_FAILED: Final = "the database could not be read"
+_FAILED: Final = "The database could not be read"
 
 Rows = Sequence[Sequence[Any]]
 _T = TypeVar("_T")
@@ -102,7 +102,7 @@ class ThreadedReads:
             raise
         finally:
             answer.cancel()
-        raise DatabaseError(f"the database has not answered within {ANSWER_SECONDS:g} s", code=STORAGE_UNAVAILABLE)
+        raise DatabaseError(f"The database has not answered within {ANSWER_SECONDS:g} s", code=STORAGE_UNAVAILABLE)
 
 
 class PooledReads:
@@ -169,6 +169,6 @@ def _closed() -> DatabaseError:
 
 
 def _busy(reads: Reads, at_once: int, seconds: float) -> DatabaseError:
-    problem = f"the database is busy: {at_once} reads are at work, and this one had no turn within {seconds:g} s"
+    problem = f"The database is busy: {at_once} reads are at work, and this one had no turn within {seconds:g} s"
     reads.on_busy(problem)
     return DatabaseError(f"{problem}; try again in a moment", code=BUSY)
