@@ -12,21 +12,19 @@ from sqlalchemy import exc as sql_errors
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from agent_core.errors import STORAGE_UNAVAILABLE
-from server.db.errors import BUSY, DatabaseError, database_error, is_database_failure
+from server.db.errors import BUSY, DatabaseError
 
 TURN_SECONDS: Final = 10.0
 """A read that has not begun by then is refused."""
 ANSWER_SECONDS: Final = 120.0
 """And one that has begun is no longer waited for: it may be a look at every event of years."""
 
-_FAILED: Final = "The database could not be read"
-
 Rows = Sequence[Sequence[Any]]
 _T = TypeVar("_T")
 
 
 class Reads(Protocol):
-    """The ways to read. Raises `DatabaseError`, with the code `BUSY` where there was no turn in time."""
+    """The ways to read. Raises the driver's errors, and `DatabaseError` with the code `BUSY` for want of a turn."""
 
     on_busy: Callable[[str], None]
     """Called with a sentence for each read that is refused for want of a turn; must not block."""
@@ -96,10 +94,6 @@ class ThreadedReads:
             if self._is_closed:
                 raise _closed() from None
             raise
-        except Exception as error:
-            if is_database_failure(error):
-                raise database_error(_FAILED, error) from error
-            raise
         finally:
             answer.cancel()
         raise DatabaseError(f"The database has not answered within {ANSWER_SECONDS:g} s", code=STORAGE_UNAVAILABLE)
@@ -149,10 +143,6 @@ class PooledReads:
             return await asyncio.shield(task)
         except sql_errors.TimeoutError as error:
             raise _busy(self, self._at_once, self._turn_seconds) from error
-        except Exception as error:
-            if is_database_failure(error):
-                raise database_error(_FAILED, error) from error
-            raise
 
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._reads.discard(task)
