@@ -246,7 +246,7 @@ class PendingAnswers:
     def fail(self, end: ChannelClosedError) -> None:
         for request in self._awaited.values():
             if request.answer is not None and not request.answer.done():
-                request.answer.set_exception(ChannelClosedError(end.reason, replaced=end.replaced))
+                request.answer.set_exception(end.again())
 
 
 def _message(error: Mapping[str, Any]) -> str:
@@ -340,7 +340,7 @@ class RunnerChannel:
         another runner or a forgotten result, and `SandboxError` if the runner fails at it.
         """
         if self._ended is not None:
-            raise self._ended
+            raise self._ended.again()
         if len(self._pending) >= self._limits.pending:
             raise SandboxError("Too many requests to this sandbox at once.", code="busy", fix="Wait for some to end.")
         ident = next(self._ids)
@@ -359,7 +359,7 @@ class RunnerChannel:
     async def connect(self, order: Mapping[str, Any]) -> PortConnection:
         """Connect to a port or a program, as `Tunnels.open`; an older runner has neither (``unsupported``)."""
         if self._ended is not None:
-            raise self._ended
+            raise self._ended.again()
         if not (self.hello.tunnels if "port" in order else self.hello.programs):
             missing = "ports could be reached" if "port" in order else "programs could be spoken to"
             raise PortError(f"This sandbox was started before {missing}.", code="unsupported", fix=RESTART)

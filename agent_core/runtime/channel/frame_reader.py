@@ -22,6 +22,10 @@ class ChannelClosedError(SandboxError):
         self.reason = reason
         self.replaced = replaced
 
+    def again(self) -> ChannelClosedError:
+        """The same for one more request: an error that is raised twice keeps the frames of both."""
+        return ChannelClosedError(self.reason, replaced=self.replaced)
+
 
 def protocol_error(problem: str) -> SandboxError:
     """The error for what no runner of ours sends; the stream is over with it."""
