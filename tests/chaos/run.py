@@ -212,6 +212,7 @@ async def carry_out(plan: Plan) -> Outcome:
                 server, receiver, scripted.url, plugin, place / "trace", list(plan.kills), plan.parts, plan.victim
             )
             tasks = [asyncio.create_task(_kill_another(workload, *plan.victim))] if plan.victim is not None else []
+            is_whole = False  # False to its end where it is interrupted
             try:
                 async with asyncio.timeout(RUN_SECONDS):
                     await workload.run()
@@ -226,6 +227,7 @@ async def carry_out(plan: Plan) -> Outcome:
                     outcome.findings += await asyncio.to_thread(audit_of_what_is_left, workload, networks)
                     if plan.provider == "docker":
                         outcome.findings += await audit_of_the_engine(workload)
+                is_whole = True
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what this run found
                 outcome.findings.append(f"{type(error).__name__}: {error}")
                 if not isinstance(error, AssertionError):
@@ -241,6 +243,7 @@ async def carry_out(plan: Plan) -> Outcome:
                 with contextlib.suppress(Exception):
                     if outcome.findings:
                         shutil.copy(server.log, f"{tempfile.gettempdir()}/chaos-{plan.provider}-{plan.seed}.log")
+                    if outcome.findings or not is_whole:
                         await _clear(workload)
     finally:
         shutil.rmtree(place, ignore_errors=True)
