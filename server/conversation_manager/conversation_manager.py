@@ -25,11 +25,11 @@ from server.errors import ConversationNotFoundError
 from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import AgentFactory
 from server.session.client_tools import ClientToolSpec
+from server.session.images import ImagesRefusedError
 from server.session.listening import Listeners
 from server.session.run_queue import QueuePlace
 from server.session.sandboxes import Sandboxes
 from server.session.titles import Announcements, TitleWriter, default_title
-from server.session.web_session import ImagesRefusedError
 from server.settings.settings import Settings
 from server.sockets.conversations import JoinedConversation
 from server.wire.envelope import wire_time

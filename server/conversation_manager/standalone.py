@@ -28,6 +28,7 @@ from server.conversation_manager.conversation_manager import (
 )
 from server.db.storage_health import StorageHealth
 from server.errors import ConversationNotFoundError
+from server.session.activity import Activity, is_idle, is_pause_over
 from server.session.capacity import Capacity
 from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
@@ -37,7 +38,7 @@ from server.session.recovery import find_unattended, interrupted, resume_interru
 from server.session.run_queue import QueuePlace, RunQueue
 from server.session.titles import TitleKeeper
 from server.session.unfinished import seed_of, tidy_up
-from server.session.web_session import Activity, WebSession, is_idle, is_pause_over
+from server.session.web_session import WebSession
 
 logger = logging.getLogger(__name__)
 

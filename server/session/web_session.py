@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -13,7 +13,6 @@ from agent_core.controller.state import INTERRUPTING
 from agent_core.errors import DrydockError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ConversationError
 from agent_core.events.llm_events import MessageEvent
-from agent_core.events.messages import ImageContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
@@ -27,14 +26,17 @@ from server.db.repositories.conversations import ConversationRecord, Conversatio
 from server.db.storage_health import StorageHealth
 from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
 from server.metrics import ServerMetrics
+from server.session.activity import Activity
 from server.session.agents.agent_sessions import AgentFactory, LoadedAgent
 from server.session.agents.programs import PROGRAM
 from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_tools
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
+from server.session.images import check_images
 from server.session.listening import Listeners
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.run_queue import QueuePlace, RunQueue, Ticket
 from server.session.sandboxes import DISK_RESERVE
+from server.session.serial_executor import SerialExecutor
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +44,6 @@ _AT_WORK = frozenset(state.value for state in BUSY_STATES - {AgentState.LOADING}
 _WORK_WISHED = frozenset({AgentState.RUNNING, AgentState.USER_CONFIRMED})
 READER_SECONDS = 5.0
 READY_SECONDS = 10.0
-
-DISABLED = "Support for images is disabled for this model, try without an image."
-UNSUPPORTED = "Model does not support image upload, change to a different model or try without an image."
 
 _T = TypeVar("_T")
 
@@ -578,71 +577,3 @@ def begins_work(event: AnyEvent) -> bool:
     if isinstance(event, MessageEvent):
         return event.source == "user" and not event.waits_for_run
     return isinstance(event, ChangeAgentState) and event.agent_state in _WORK_WISHED
-
-
-class ImagesRefusedError(DrydockError):
-    """The message has images and the model of the conversation cannot see; it was not stored."""
-
-
-def check_images(event: AnyEvent, llm: LLM, *, inspected: bool = False) -> None:
-    """Raise `ImagesRefusedError` if the model cannot see a message's images and no other looks at them."""
-    if not isinstance(event, MessageEvent):
-        return
-    has_images = any(isinstance(part, ImageContent) and part.image_urls for part in event.llm_message.content)
-    if has_images and not llm.features.vision and not inspected:
-        raise ImagesRefusedError(DISABLED if llm.disable_vision else UNSUPPORTED)
-
-
-class Activity(NamedTuple):
-    """Activity of a loaded conversation; `last_activity` is monotonic time."""
-
-    last_activity: float
-    is_busy: bool
-    connections: int
-
-
-def is_idle(activity: Activity, *, now: float, limit_seconds: float) -> bool:
-    """Whether to unload it: nobody is connected, nothing is at work, and it was silent for the limit (0: never)."""
-    if limit_seconds <= 0 or activity.is_busy or activity.connections:
-        return False
-    return now - activity.last_activity >= limit_seconds
-
-
-def is_pause_over(paused_at: float, *, now: float, limit_seconds: float) -> bool:
-    """Whether a sandbox paused at `paused_at` should be stopped by now (limit 0: never)."""
-    return limit_seconds > 0 and now - paused_at >= limit_seconds
-
-
-class SerialExecutor:
-    """Runs pieces of work one at a time, in order; each is done whole, even if whoever asked goes away."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._lock = asyncio.Lock()
-
-    @property
-    def is_running(self) -> bool:
-        return self._lock.locked()
-
-    @property
-    def has_work(self) -> bool:
-        return bool(self._tasks)
-
-    async def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        task = asyncio.create_task(self._locked(work), name=self._name)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return await asyncio.shield(task)
-
-    async def _locked(self, work: Coroutine[Any, Any, _T]) -> _T:
-        try:
-            async with self._lock:
-                return await work
-        finally:
-            work.close()
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever asked raises it; nobody may be left

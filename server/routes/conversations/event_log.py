@@ -46,7 +46,7 @@ from server.errors import INTERNAL, ConversationNotFoundError, ReplyError, Sessi
 from server.routes.query import EventId
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import make_router
-from server.session.web_session import ImagesRefusedError
+from server.session.images import ImagesRefusedError
 
 logger = logging.getLogger(__name__)
 router = make_router("/api/conversations/{conversation_id}/log")

@@ -20,7 +20,7 @@ from server.http.files import StreamReply
 from server.routes.query import EventId, PageId
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
-from server.session.web_session import ImagesRefusedError
+from server.session.images import ImagesRefusedError
 from server.wire.envelope import is_hidden, to_record, wire_time, without_view
 from server.wire.errors import WireError
 from server.wire.fields import ACTIONS, ADDITIONS, OBSERVATIONS

@@ -33,6 +33,7 @@ from server.session.agents.models import LLM_PROFILE, ConversationModels, lacks_
 from server.session.agents.programs import PROGRAM, ProgramSettings, destination_problem, sealed_program
 from server.session.agents.web_search import SearchKeyRefusedError, SearchUnreachableError, search_key
 from server.session.client_tools import CLIENT_TOOLS, ClientTools, stored_tools
+from server.session.images import ImagesRefusedError
 from server.session.sandbox_choice import (
     SANDBOX,
     ChosenSandbox,
@@ -42,7 +43,6 @@ from server.session.sandbox_choice import (
     refuse_what_lacks,
 )
 from server.session.user_settings import masker_of
-from server.session.web_session import ImagesRefusedError
 from server.settings.git_hosts import Provider
 from server.settings.llm_profiles import ProfileName
 from server.settings.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config

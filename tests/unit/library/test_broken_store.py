@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.faults import Faults, build
+
 ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).with_name("breaking_store.py")
 MEMORY = Path("/dev/shm")
@@ -33,6 +35,13 @@ def broken(how: str, environment: dict[str, str], each: int) -> dict[str, int]:
     assert run.returncode == 0, run.stderr[-3000:]
     counts: dict[str, int] = json.loads(run.stdout)
     return counts
+
+
+def test_what_a_failing_call_refuses_is_not_there_and_all_that_was_acknowledged_is(place: Path, tmp_path: Path) -> None:
+    faults = Faults(build(tmp_path), place)
+    (place / "data").mkdir()
+    refused = broken("faults", faults.environment, each=5)
+    assert min(refused.values()) > 10, refused
 
 
 def test_a_program_that_is_killed_at_any_line_loses_nothing_that_was_acknowledged(place: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from agent_core.errors import DrydockError
 from server.conversation_manager.standalone import to_its_end
-from server.session.web_session import Activity, is_idle, is_pause_over
+from server.session.activity import Activity, is_idle, is_pause_over
 
 
 @pytest.mark.parametrize(

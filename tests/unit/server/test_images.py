@@ -8,7 +8,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.llm.llm import LLM
 from agent_core.session.settings import SessionSettings
-from server.session.web_session import ImagesRefusedError, check_images
+from server.session.images import ImagesRefusedError, check_images
 from tests.unit.server.conftest import House, hello
 
 IMAGE = "data:image/png;base64,iVBORw0KGgo="

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from server.session.web_session import SerialExecutor
+from server.session.serial_executor import SerialExecutor
 
 
 @pytest.fixture
