@@ -14,7 +14,7 @@ from agent_core.llm.transport.exchange import CallDelta, Chunk, whole_characters
 MAX_ANSWER_CHARS: Final = 8 * 1024 * 1024
 """Of one answer's text, reasoning and arguments together; the longest that models give have a tenth of that."""
 
-MAX_CALLS: Final = 1_000
+MAX_CALLS: Final = 10_000
 """Of one answer."""
 
 _MAX_LOOKS: Final = 1_000

@@ -146,7 +146,8 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _owner_of(self, conversation_id: str) -> str | None:
         session = self._sessions.get(conversation_id)
-        if session is not None and session.is_loaded:  # of a loaded one it is known without asking the database
+        # Of a loaded one it is known without asking the database; not yet of one that is being loaded the first time.
+        if session is not None and session.is_loaded and session.user_id is not None:
             return session.user_id
         record = await self._conversations.get(conversation_id)
         return record.user_id if record is not None else None

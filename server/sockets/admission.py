@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import Authenticator, Identity
+from server.http.turnstile import Turnstile
 from server.settings.git_hosts import PROVIDERS
 from server.sockets.conversations import NOT_FOUND, JoinRefusedError
 from server.sockets.polling import is_socket_path, refusal
@@ -103,6 +104,7 @@ class Admission:
         self._app = app
         self._keeper = keeper
         self._knows = knows
+        self._openings = Turnstile()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"} or not is_socket_path(scope["path"]):
@@ -127,6 +129,8 @@ class Admission:
             problem = json.dumps(f"Invalid session {query['sid'][0][:100]}")
             await PlainTextResponse(problem, 400)(scope, receive, send)
             return
+        elif is_new:  # those of WebSockets are let in one after the other before they are here
+            await self._openings.pass_through()
         await self._app(scope, receive, send)
 
     def _judged(self, scope: Scope, query: Mapping[str, list[str]]) -> Identity | NotLetIn:

@@ -78,7 +78,7 @@ async def test_a_quick_run_measures_every_budget_and_leaves_nothing_behind(tmp_p
     budgeted = {name for name, figures in result["figures"].items() for one in figures if one["budget"] is not None}
     assert budgeted == {
         *("append", "view", "steps", "crowd", "first", "start", "memory", "reopen", "listing", "stop"),
-        *("kernel", "editing", "files", "terminal"),
+        *("kernel", "editing", "files", "terminal", "clients"),
     }
     assert all(one["value"] >= 0 for figures in result["figures"].values() for one in figures)
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -210,7 +210,11 @@ async def stored_events(server: ServerProcess, conversation_id: str) -> list[dic
     async with server.client() as client:
         while True:
             query = {"start_id": found[-1]["id"] + 1 if found else 0, "limit": 100}
-            page = (await client.get(f"/api/conversations/{conversation_id}/events", params=query)).json()
+            answer = await client.get(f"/api/conversations/{conversation_id}/events", params=query)
+            if answer.status_code == 429:  # whoever waits for something asks often
+                await asyncio.sleep(0.2)
+                continue
+            page = answer.json()
             found += page["events"]
             if not page["has_more"]:
                 return found

@@ -40,7 +40,7 @@ def printing(stage: Stage, output: str) -> None:
 
     async def run(call: FakeRequest) -> FakeAnswer:
         answer = await shell(call)
-        is_hook = str(call.args["session"]).startswith("hook-")
+        is_hook = bool(call.args.get("fresh"))
         return answer if is_hook or isinstance(answer, tuple) else {**answer, "output": output}
 
     stage.sandbox.runner.handlers["shell.run"] = run

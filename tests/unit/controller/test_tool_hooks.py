@@ -54,7 +54,7 @@ async def hooked(
         shell = stage.sandbox.runner.handlers["shell.run"]
 
         async def run(call: FakeRequest) -> FakeAnswer:
-            if not str(call.args["session"]).startswith("hook-"):
+            if not call.args.get("fresh"):
                 return await shell(call)
             if HANG in call.args["command"]:
                 hanging.set()

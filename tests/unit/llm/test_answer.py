@@ -182,4 +182,4 @@ def test_an_answer_without_measure_is_noticed() -> None:
     assert (long.excess, many.excess) == ("", "")
     long.add(Chunk(reasoning="x"))
     many.add(Chunk(calls=(CallDelta(MAX_CALLS, "one too many", "one", "{}"),)))
-    assert (long.excess, many.excess) == ("more than 8 million characters", "more than 1000 calls")
+    assert (long.excess, many.excess) == ("more than 8 million characters", "more than 10000 calls")
