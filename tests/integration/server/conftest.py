@@ -211,10 +211,7 @@ async def stored_events(server: ServerProcess, conversation_id: str) -> list[dic
         while True:
             query = {"start_id": found[-1]["id"] + 1 if found else 0, "limit": 100}
             answer = await client.get(f"/api/conversations/{conversation_id}/events", params=query)
-            if answer.status_code == 429:  # whoever waits for something asks often
-                await asyncio.sleep(0.2)
-                continue
-            page = answer.json()
+            page = answer.raise_for_status().json()
             found += page["events"]
             if not page["has_more"]:
                 return found

@@ -78,6 +78,7 @@ async def is_held(server: ServerProcess, conversation_id: str) -> bool:
 
 async def has_command_running(server: ServerProcess, conversation_id: str) -> bool:
     info = await info_of(server, conversation_id)
+    await asyncio.sleep(0.05)  # who asks more often is refused
     last = (await stored_events(server, conversation_id))[-1]
     return info["runtime_status"] == "STATUS$READY" and last.get("extras", {}).get("agent_state") in (None, "running")
 
