@@ -13,11 +13,12 @@ async def until(condition: Callable[[], object], *, seconds: float = LIMIT_SECON
     """Wait until something is so; what the condition gives may be awaited itself."""
     async with asyncio.timeout(seconds):
         while True:
-            found = condition()
-            asks = inspect.isawaitable(found)
-            if await found if asks else found:
+            found, pause = condition(), 0.002
+            if inspect.isawaitable(found):
+                found, pause = await found, 0.02  # servers refuse who asks too often
+            if found:
                 return
-            await asyncio.sleep(0.02 if asks else 0.002)  # servers refuse who asks too often
+            await asyncio.sleep(pause)
 
 
 async def ticks(count: int) -> None:
