@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -108,8 +109,9 @@ class Http:
             limit = self.timeout if limit_seconds is None else limit_seconds
             if limit_seconds is not None:
                 options["timeout"] = limit_seconds
-            async with asyncio.timeout(limit):
-                response = await self._attempts(method, path, options, repeatable=again)
+            async with asyncio.timeout(limit) as time_limit:
+                until = time_limit.when() or math.inf
+                response = await self._attempts(method, path, options, repeatable=again, until=until)
         except TimeoutError as error:
             raise self._too_late(method, path, limit) from error
         self._check(response)
@@ -131,29 +133,33 @@ class Http:
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
 
-    async def _attempts(self, method: str, path: str, options: dict[str, Any], *, repeatable: bool) -> httpx.Response:
+    async def _attempts(
+        self, method: str, path: str, options: dict[str, Any], *, repeatable: bool, until: float
+    ) -> httpx.Response:
+        """The answer to the last attempt; there is none for which there would be no time `until` then."""
         import httpx  # see __aenter__
 
-        delays = iter(DELAYS)
+        delays, loop = iter(DELAYS), asyncio.get_running_loop()
         while True:
-            wait = next(delays, None)
+            # Spreads clients, guards nothing.
+            pause = next(delays, math.inf) * random.uniform(1.0, 1.5)  # noqa: S311
             try:
                 response = await self._open.request(method, self.base_url + path, **options)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                if wait is None:
+                if loop.time() + pause >= until:
                     raise self._unreachable(error) from error
             except httpx.TimeoutException as error:
                 raise TimeoutError from error
             except httpx.TransportError as error:
-                if wait is None or not repeatable:
+                if loop.time() + pause >= until or not repeatable:
                     raise self._unreachable(error) from error
             else:
-                if wait is None or not _may_do_better(response, repeatable=repeatable):
-                    return response
                 retry_after = response.headers.get("retry-after", "")
                 if retry_after.isdigit():
-                    wait = max(wait, min(float(retry_after), MAX_RETRY_AFTER))
-            await asyncio.sleep(wait * random.uniform(1.0, 1.5))  # noqa: S311 - spreads clients, guards nothing
+                    pause = max(pause, min(float(retry_after), MAX_RETRY_AFTER))
+                if loop.time() + pause >= until or not _may_do_better(response, repeatable=repeatable):
+                    return response
+            await asyncio.sleep(pause)
 
     @property
     def _open(self) -> httpx.AsyncClient:
