@@ -56,7 +56,7 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
         assert started.status_code == 507
 
         async def is_told() -> bool:
-            return "kept in reserve" in (await server.client.get(f"/api/conversations/{ident}/events")).text
+            return "kept in reserve" in (await server.client.get(f"/api/conversations/{ident}/events?limit=100")).text
 
         await server.until(is_told)
         filling.unlink()
