@@ -427,6 +427,8 @@ class AgentSession:
                             await self.running.hooks.session_ended()
                         await self.step.usage.settle()
                         if stopped:
+                            # Where its start was ended in its last moment nobody follows the log yet, as a stop needs.
+                            self._followers = self._followers or self.running.follow(self._report.broken)
                             await self.running.stop()
                     elif stopped:
                         await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
 
+from agent_core.controller.agent_controller import AgentController
 from agent_core.errors import EventStoreError, SandboxError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import MessageEvent
@@ -119,6 +121,27 @@ async def test_a_closed_session_is_not_started_and_says_so(caplog: pytest.LogCap
     ]
     assert not session.is_ready
     assert session.running is None
+
+
+async def test_a_stop_in_the_last_moment_of_a_start_waits_for_nobody_who_does_not_follow_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, stage = asyncio.Event(), Stage()
+
+    async def begin(_controller: AgentController, _initial: object = ()) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(AgentController, "begin", begin)
+    starting = asyncio.create_task(stage.begin())
+    async with asyncio.timeout(5):
+        await begun.wait()
+        starting.cancel()
+        await asyncio.wait([starting])
+        await stage.session.close(stopped=True)
+    assert "not closed cleanly" not in caplog.text
+    stored = await stage.store.read("c")
+    assert b'"agent_state":"stopped"' in stored[-1].payload
 
 
 @pytest.mark.parametrize(("wished", "level"), [(True, "INFO"), (False, "DEBUG")])
