@@ -402,14 +402,17 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _keep_memory(self) -> None:
         """While memory is short, say so and unload what is idle at once; then start what could not be started."""
-        ceiling, was_reached = self.parts.sandboxes.memory, False
+        ceiling, was_reached, starts = self.parts.sandboxes.memory, False, 0
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             problem = ceiling.problem()
             if problem:
                 self.parts.metrics.trouble(MEMORY_CEILING, problem)
-            elif was_reached:
+            elif was_reached or ceiling.has_refused:
                 logger.info("there is memory again: what could not begin begins now")
+                ceiling.has_refused, starts = False, 2  # twice: one may have been about to fail
+            if not problem and starts:
+                starts -= 1
                 await self._start_again()
             was_reached = bool(problem)
             if not ceiling.is_near:

@@ -44,6 +44,7 @@ class MemoryCeiling:
         self.limit = min(total, max(_LEAST, total // 2)) if limit is None else limit
         self.reserve = min(512 * _MEGABYTE, total // 20) if self.limit else 0
         self.is_reached = False
+        self.has_refused = False
 
     def problem(self) -> str:
         """Why nothing more may begin, and what to do, as of now; "" when there is memory."""
@@ -68,6 +69,7 @@ class MemoryCeiling:
 
     def check(self) -> None:
         if problem := self.problem():
+            self.has_refused = True  # until somebody has seen to it
             raise SandboxError(problem, code=MEMORY_CEILING)
 
     def unreadable(self) -> EventStoreError | None:
