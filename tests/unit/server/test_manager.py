@@ -55,13 +55,14 @@ async def test_however_many_join_at_once_one_session_starts(house: House) -> Non
     assert set(map(id, streams)) == {id(house.agents.made[0].stream)}
 
 
-async def test_whoever_joins_while_it_is_being_loaded_for_the_first_time_is_let_in(house: House) -> None:
+async def test_whose_it_is_is_known_in_the_first_moment_of_its_first_loading(house: House) -> None:
     await house.new("a")
-    async with asyncio.TaskGroup() as group:
-        group.create_task(house.manager.maybe_start_agent_loop("a"))
-        await until(lambda: "a" in house.manager._sessions and house.manager._sessions["a"].is_loaded)
-        assert house.manager._sessions["a"].user_id is None
-        group.create_task(house.manager.join("a", "1", ME))
+    with house.manager._using("a") as session:
+        session._loading = True  # what a load begins with, before it has asked the database
+        assert session.is_loaded
+        assert session.user_id is None
+        assert await house.manager._owner_of("a") == ME.user_id
+        session._loading = False
 
 
 async def test_an_unknown_conversation_cannot_be_joined_and_is_not_made_by_trying(house: House) -> None:
