@@ -258,14 +258,19 @@ async def test_a_sandbox_that_is_up_already_needs_no_room_and_counts_once(tmp_pa
         assert queue.others == {}
 
 
+async def two_behind_one_that_works(queue: Played) -> None:
+    """Where two sandboxes have room: one works, the next lacks a sandbox, and the last has its own."""
+    queue.enter("works")
+    queue.enter("has one", to_work=False)
+    await settled()
+    queue.enter("lacks one")
+    queue.enter("has one")
+    await settled()
+
+
 async def test_who_lacks_a_sandbox_is_not_passed_again_and_again_by_those_that_have_theirs(tmp_path: Path) -> None:
     async with opened(tmp_path, Capacity(1, 1, 2)) as queue:
-        queue.enter("works")
-        queue.enter("has one", to_work=False)
-        await settled()
-        queue.enter("lacks one")
-        queue.enter("has one")
-        await settled()
+        await two_behind_one_that_works(queue)
         queue.ends("works")
         await ticks(20)  # it comes to rest a moment later
         queue.resting.append(queue.runs.ticket("works", "ann"))
@@ -275,11 +280,7 @@ async def test_who_lacks_a_sandbox_is_not_passed_again_and_again_by_those_that_h
 
 async def test_where_no_sandbox_can_be_freed_a_turn_is_not_left_unused(tmp_path: Path) -> None:
     async with opened(tmp_path, Capacity(1, 1, 2)) as queue:
-        queue.enter("works")
-        queue.enter("has one", to_work=False)
-        await settled()
-        queue.enter("lacks one")
-        queue.enter("has one")
+        await two_behind_one_that_works(queue)
         queue.ends("works")  # but runs a command of its user's for hours
         await until(lambda: queue.begun == ["works", "has one", "has one"])
 
