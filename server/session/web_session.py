@@ -189,8 +189,8 @@ class WebSession:
 
     @property
     def can_be_unloaded(self) -> bool:
-        """Whether nobody has it open either."""
-        return self.can_lose_sandbox and not self.connections
+        """Whether nobody has it open either; what could not be started stays, to be started again."""
+        return self.can_lose_sandbox and not (self.connections or self._start_failed)
 
     def tell_turn(self, turn: QueuePlace | None) -> None:
         """Tell its clients its place in the queue; None: its turn has come."""
