@@ -105,9 +105,11 @@ IdentityDependency = Annotated[Identity, Depends(_identity)]
 ConversationId = Annotated[str, Depends(conversation_id_of_path)]
 
 
-async def find_conversation(services: Services, identity: Identity, conversation_id: str) -> ConversationRecord | None:
+async def find_conversation(
+    services: Services, identity: Identity, conversation_id: str, *, even_damaged: bool = False
+) -> ConversationRecord | None:
     """The conversation, if there is one of this id and it is this user's."""
-    record = await services.database.conversations.get(conversation_id)
+    record = await services.database.conversations.get(conversation_id, even_damaged=even_damaged)
     return record if record is not None and record.user_id == identity.user_id else None
 
 

@@ -149,6 +149,19 @@ async def unpack(sandbox: SandboxAccess, parts: AsyncIterator[bytes]) -> None:
     await sandbox.request("workspace.unpack", args, blob=b"", limit_seconds=limit)
 
 
+async def forget_behind(sandbox: SandboxAccess, conversation_id: str, last_id: int) -> None:
+    """Have the sandbox forget what it knows of events behind the log's last one, when a session begins.
+
+    They were lost, by a disk that lies or with an older backup: their results and files must not count for those that
+    will have their numbers.
+    """
+    try:
+        await sandbox.request("log.end", {"log": conversation_id, "last": last_id}, limit_seconds=TAKE_SECONDS)
+    except (SandboxError, ToolError) as error:
+        # A runner of an earlier release does not know of it, and what is missing from its disk cannot mislead.
+        logger.info("%s: the sandbox may know of events that the log has lost: %s", conversation_id, error)
+
+
 def name_of(conversation_id: str, event_id: int) -> str:
     """The key of an action, and the name under which files are kept."""
     return f"{conversation_id}:{event_id}"

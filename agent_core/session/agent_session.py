@@ -45,7 +45,7 @@ from agent_core.events.transient import NETWORK_WARNING, READY, STARTING, Status
 from agent_core.mcp.servers import McpServers
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.runtime.channel.disk_watch import DISK_LIMIT
-from agent_core.runtime.snapshots import plant
+from agent_core.runtime.snapshots import forget_behind, plant
 from agent_core.security.confirmation import ConfirmationGate
 from agent_core.security.hooks import HookEvent
 from agent_core.security.secrets import SecretValue
@@ -101,7 +101,7 @@ class AgentSession:
         hook_events: frozenset[HookEvent],
         client_count: Callable[[], int] | None,
         take_turn: TakeTurn,
-        opened_at: int,
+        opened: range,
         is_restored: bool,
     ) -> None:
         self.conversation_id = shared.stream.conversation_id
@@ -121,7 +121,7 @@ class AgentSession:
         self._hook_events = hook_events
         self._client_count = client_count
         self._take_turn = take_turn
-        self._opened_at = opened_at
+        self._opened = opened
         self._is_restored = is_restored
         self.rewinder = Rewinder(
             self.stream,
@@ -206,7 +206,7 @@ class AgentSession:
             opening: list[AnyEvent] = [AgentStateChanged(agent_state=AgentState.LOADING)]
             prompt = step.init_state(await _first_own_events(stream), secrets.descriptions())
             opening.extend([prompt] if prompt is not None else [])
-            opened_at = (await stream.add_events(opening))[-1].id
+            opened = await stream.add_events(opening)
             shared = Shared(
                 stream=stream,
                 store=store,
@@ -227,7 +227,7 @@ class AgentSession:
                 hook_events=frozenset(hook_events),
                 client_count=client_count,
                 take_turn=take_turn,
-                opened_at=opened_at,
+                opened=range(opened[0].id, opened[-1].id + 1),
                 is_restored=is_restored,
             )
 
@@ -354,6 +354,7 @@ class AgentSession:
             client_count=self._client_count,
             take_turn=self._take_turn,
         )
+        await forget_behind(self.sandbox, self.conversation_id, self._opened[0] - 1)
         await agent.catch_up(self.rewinder.observe)
         await self.rewinder.bring_back_files()
         state = agent.controller.state
@@ -362,7 +363,7 @@ class AgentSession:
             await agent.hooks.session_started()
         await self.stream.add_events(answers_to_invalid_calls(state))
         await agent.memory.look_again()
-        await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened_at)
+        await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened[-1])
         self.running = agent
         if cloned_at is not None and (repository := self.settings.git.repository) is not None:
             self._followers = agent.follow(self._report.broken)

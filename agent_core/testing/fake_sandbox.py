@@ -289,6 +289,10 @@ class FakeRunner:
             requested = args["key"]
             state = "done" if requested in self._journal else "running" if requested in self._work else "unknown"
             stream.send({"id": ident, "ok": True, "result": {"state": state}})
+        elif op == "log.end":
+            ends, last = f"{args['log']}:", int(args["last"])
+            self._forget([key for key in self._journal if key.startswith(ends) and int(key.split(":")[1]) > last])
+            stream.send({"id": ident, "ok": True, "result": {}})
         elif op == "journal.ack":
             self._forget(args["keys"])
             stream.send({"id": ident, "ok": True, "result": {}})

@@ -90,6 +90,7 @@ class Requests:
             "journal.lookup": lambda request, args, _: request.finish(
                 {"state": journal.state(arguments.text(args, "key"))}
             ),
+            "log.end": self._log_end,
             "kernel.restart": lambda request, _, __: request.finish(kernel.restart()),
             "kernel.run": lambda request, args, _: self._run(kernel, cell_order(args), request),
             "processes.freeze": lambda request, _, __: request.finish({"frozen": freezer.freeze()}),
@@ -243,6 +244,16 @@ class Requests:
         self.thaw()
         request.finish({})
 
+    def _log_end(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:
+        """Forget what was done for events behind the end of a log: they were lost, and their numbers come again."""
+        is_lost = partial(_is_behind, arguments.text(args, "log"), arguments.integer(args, "last", -1, -1, 2**62))
+        for other in list(self._pending.values()):
+            if other.key is not None and is_lost(other.key):
+                other.key = None
+                other.cancel()
+        self._journal.forget(is_lost)
+        self._snapshots.forget(request, is_lost)
+
     def _run(self, program: Any, order: Any, request: Request) -> None:
         request.cancel = lambda: program.cancel(request)
         program.run(order, request)
@@ -297,6 +308,11 @@ class Requests:
             self._close(unused)
         session = self._sessions[name] = TerminalSession(self._loop, f"{self._mark}.{name}", directory, self._outputs)
         return session
+
+
+def _is_behind(log: str, last: int, key: str) -> bool:
+    number = key[len(log) + 1 :].partition(":")[0] if key.startswith(f"{log}:") else ""
+    return number.isdigit() and int(number) > last
 
 
 def _session_name(args: Dict[str, Any]) -> str:

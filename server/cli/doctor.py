@@ -21,6 +21,7 @@ from server.conversation_manager.retention import RetentionLimits, find_doomed
 from server.db.data_folder import LAST_BACKUP, instance_id, prepare_data_dir
 from server.db.database import DATABASE_FILE
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
+from server.db.repositories.conversations import damaged_records
 from server.db.storage_probe import damage_in, probe_storage
 from server.http.page import page_folder
 from server.parts import PARTS, part_class
@@ -79,6 +80,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         _data_dir(settings),
         _storage(settings),
         *_database(settings),
+        *await _bounded("records", lambda: _records(settings)),
         _backup(settings),
         *await _bounded("retention", lambda: _retention(settings)),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
@@ -171,6 +173,28 @@ def _database(settings: Settings) -> Iterator[DoctorFinding]:
         case damage:
             text = f"{file} is damaged ({damage}): stop the server, keep a copy, and restore a backup (drydock restore)"
             yield DoctorFinding("database", ok=False, text=text)
+
+
+async def _records(settings: Settings) -> tuple[DoctorFinding, ...]:
+    """Conversations that are damaged, though the database's pages are whole."""
+    file = settings.data_dir.absolute() / DATABASE_FILE
+    if settings.database_url is None and not file.exists():
+        return ()
+    engines = create_engines(settings.database_url or sqlite_url(file), DatabaseSettings())
+    try:
+        damaged = await damaged_records(engines)
+    except DrydockError as error:
+        return (DoctorFinding("records", ok=False, text=f"not looked at: {error}", needed=False),)
+    finally:
+        await engines.dispose()
+    if not damaged:
+        return ()
+    named = "; ".join(f"{one} ({', '.join(fields)})" for one, fields in list(damaged.items())[:SHOWN_OTHERS])
+    text = (
+        f"the records of {len(damaged)} conversations are damaged, which cannot be opened: {named}; delete them on the"
+        " page, or restore a backup"
+    )
+    return (DoctorFinding("records", ok=False, text=text, needed=False),)
 
 
 def _backup(settings: Settings) -> DoctorFinding:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from agent_core.errors import DrydockError, EventStoreError
+from agent_core.errors import DISK_FULL, DrydockError, EventStoreError, SandboxError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.serialization import AnyEvent
@@ -37,7 +37,7 @@ from server.session.recorder import BUSY_STATES
 from server.session.recovery import find_unattended, interrupted, resume_interrupted
 from server.session.run_queue import QueuePlace, RunQueue
 from server.session.titles import TitleKeeper
-from server.session.unfinished import seed_of, tidy_up
+from server.session.unfinished import remove_seed, tidy_up
 from server.session.web_session import WebSession
 
 logger = logging.getLogger(__name__)
@@ -229,7 +229,7 @@ class StandaloneConversationManager(ConversationManager):
             raise EventStoreError(f"{problem}: {error}", code=error.code) from error
 
     async def delete(self, conversation_id: str, *, unless_used: bool = False) -> bool:
-        record = await self._conversations.get(conversation_id)
+        record = await self._conversations.get(conversation_id, even_damaged=True)
         if record is None or (unless_used and self._is_used(conversation_id)):
             return False
         with self._using(conversation_id) as session:
@@ -237,11 +237,12 @@ class StandaloneConversationManager(ConversationManager):
             try:
                 self._titles.forget(conversation_id)
                 self.guard.forget(conversation_id)
-                seed_of(self.parts.settings.data_dir, conversation_id).unlink(missing_ok=True)
+                remove_seed(self.parts.settings.data_dir, conversation_id)
                 self._unattended_since.pop(conversation_id, None)
                 self.queue.forget(conversation_id)
                 # Its sandbox may have been found only while it ran.
-                await self.parts.sandboxes.destroy(await self._conversations.get(conversation_id) or record)
+                latest = await self._conversations.get(conversation_id, even_damaged=True)
+                await self.parts.sandboxes.destroy(latest or record)
                 return await self._conversations.delete(conversation_id)
             finally:
                 if self._sessions.get(conversation_id) is session:
@@ -334,6 +335,13 @@ class StandaloneConversationManager(ConversationManager):
         # The storage may work again already, and all that had failed before was started again.
         if isinstance(error, EventStoreError) and error.code and not self.parts.database.writer.health.problem:
             self._own(session.start_again, name=f"start-again:{session.conversation_id}")
+        elif isinstance(error, SandboxError) and error.code == DISK_FULL:
+
+            async def start_with_room() -> None:
+                await self.parts.sandboxes.reserve.until_more_room()
+                await session.start_again()
+
+            self._own(start_with_room, name=f"start-with-room:{session.conversation_id}")
 
     def _storage_changed(self, health: StorageHealth) -> None:
         if health.problem:

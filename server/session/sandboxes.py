@@ -38,6 +38,8 @@ _ENTRIES = 10_000
 """Files and folders left free, where the file system has a number of them."""
 _FASTEST = 2 * 1024**3
 _SHORTEST, _LONGEST = 0.1, 2.0
+_LONGEST_WAIT = 300.0
+_MORE_ROOM = 4 * 1024**2
 
 
 class DiskReserve:
@@ -67,6 +69,26 @@ class DiskReserve:
     def check(self) -> None:
         if problem := self.problem():
             raise SandboxError(problem, code="disk_reserve")
+
+    async def until_more_room(self) -> None:
+        """Wait until somebody has freed space on a disk that was full; at most for a while, as quotas are not seen."""
+        last, before = time.monotonic() + _LONGEST_WAIT, self._free_on_each()
+        while time.monotonic() < last:
+            await asyncio.sleep(_LONGEST / 4)
+            found = self._free_on_each()
+            if any(now >= then + _MORE_ROOM for now, then in zip(found, before, strict=True)):
+                return
+            before = [min(pair) for pair in zip(found, before, strict=True)]
+
+    def _free_on_each(self) -> list[int]:
+        found = []
+        for folder in self._folders:
+            try:
+                disk = os.statvfs(folder)
+                found.append(disk.f_bavail * disk.f_frsize)
+            except OSError:
+                found.append(0)
+        return found
 
     @property
     def free_mb(self) -> int:

@@ -48,6 +48,14 @@ async def unfinished_conversation(database: Database, conversation_id: str) -> A
     await _tidy(database, conversation_id, is_whole=True)
 
 
+def remove_seed(data_dir: Path, conversation_id: str) -> None:
+    """Remove the files that wait for a conversation's first start; raises `EventStoreError`."""
+    try:
+        seed_of(data_dir, conversation_id).unlink(missing_ok=True)
+    except OSError as error:
+        raise file_error("The files that wait for it could not be removed", error) from error
+
+
 async def tidy_up(database: Database) -> None:
     """Remove what could not be removed when the making of a conversation ended, because the storage failed."""
     for conversation_id in list(database.untidy):

@@ -479,6 +479,7 @@ FORMS: Final[Mapping[str, AnswerForm]] = {
         lambda args: _output_bytes(args) + _CELL_PICTURES,
         is_live=True,
     ),
+    "log.end": _NOTHING,
     "patch.apply": AnswerForm(
         record(
             text=text(64_000),

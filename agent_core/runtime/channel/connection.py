@@ -45,6 +45,7 @@ _REPEATABLE = frozenset(
     {
         "ping",
         "journal.lookup",
+        "log.end",
         "ports.list",
         "processes.freeze",
         "processes.thaw",

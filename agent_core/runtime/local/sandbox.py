@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.errors import SandboxError, SandboxLostError, storage_code
 from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime import processes
 from agent_core.runtime.channel import runner_stream
@@ -101,11 +101,11 @@ class LocalSandbox:
 
     async def pause(self) -> None:
         if await self.poll() is SandboxStatus.RUNNING:
-            await self._blocking(lambda: self._freeze(True))
+            await self._changed(lambda: self._freeze(True), "The sandbox could not be paused")
 
     async def resume(self) -> None:
         if await self.poll() is SandboxStatus.PAUSED:
-            await self._blocking(lambda: self._freeze(False))
+            await self._changed(lambda: self._freeze(False), "The sandbox could not go on")
 
     async def stop(self) -> None:
         self._let_go()
@@ -120,7 +120,7 @@ class LocalSandbox:
         self._let_go()
         await self.resume()
         await self._end()
-        await self._blocking(lambda: remove_tree(self._folder.path))
+        await self._changed(lambda: remove_tree(self._folder.path), "The sandbox's files could not be removed")
 
     async def snapshot(self) -> str:
         name = f"snapshot-{secrets.token_hex(4)}"
@@ -267,6 +267,13 @@ class LocalSandbox:
         if self._fresh is not None:
             self._fresh.abort()
             self._fresh = None
+
+    async def _changed(self, work: Callable[[], None], problem: str) -> None:
+        """Have `work` done, which writes to its folder; `SandboxError` where the disk does not let it."""
+        try:
+            await self._blocking(work)
+        except OSError as error:
+            raise SandboxError(f"{problem}: {error.strerror or error}.", code=storage_code(error)) from error
 
     async def _blocking(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

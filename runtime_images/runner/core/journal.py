@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections import OrderedDict
-from typing import Any, Dict, Iterable, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 from .log import complain
 
@@ -106,6 +106,11 @@ class Journal:
     def withdraw(self, key: str) -> None:
         self._drop(key)
         self._append(b'{"f":%s}\n' % _encode([key]))
+
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        """Forget all of these, what has not ended among them."""
+        for key in [key for key in self._answers if is_lost(key)]:
+            self.withdraw(key)
 
     def acknowledge(self, keys: Iterable[str]) -> int:
         """Forget requests whose answers are safe elsewhere; return how many were known and done."""

@@ -104,6 +104,10 @@ class Tree:
     def first_stored(self, names: List[str]) -> Optional[str]:
         return next((name for name in names if self._store.has(name)), None)
 
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        """Forget those of these names; their contents go with the oldest."""
+        self._store.forget(is_lost)
+
     def restore(self, name: str, present: Entries) -> Tuple[int, int]:
         """Restore this name's files (``present``: what ``take`` just returned); returns counts written and removed."""
         target = {path: SnapshotEntry(*parts) for path, parts in self._store.entries(name).items()}
@@ -280,6 +284,12 @@ class TreeStore:
         if len(self._names) > NAMES_LIMIT or self._bytes() > STORE_LIMIT:
             self._forget_oldest()
 
+    def forget(self, is_lost: Callable[[str], bool]) -> None:
+        kept = {name: digest for name, digest in self._names.items() if not is_lost(name)}
+        if len(kept) < len(self._names):
+            self._names = kept
+            self._write_names()
+
     def entries(self, name: str) -> Lists:
         with open(self._place("lists", self._names[name]), "rb") as file:
             found: Lists = json.loads(zlib.decompress(file.read()))
@@ -329,7 +339,10 @@ class TreeStore:
                 if place not in used:
                     os.unlink(place)
             self._size = -1
+        self._write_names()
+
+    def _write_names(self) -> None:
         fresh = os.path.join(self._folder, "names.new")
         with open(fresh, "w", encoding="utf-8") as file:
-            file.writelines(f"{name} {digest}\n" for name, digest in names.items())
+            file.writelines(f"{name} {digest}\n" for name, digest in self._names.items())
         os.replace(fresh, os.path.join(self._folder, "names"))

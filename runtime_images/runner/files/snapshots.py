@@ -86,6 +86,18 @@ class Snapshots:
         if not is_taken:
             self._begin(lambda: self._take(key))
 
+    def forget(self, request: Request, is_lost: Callable[[str], bool]) -> None:
+        """Forget those of these names, and answer."""
+        if self._opened is None and not os.path.exists(self._folder):
+            request.finish({})
+            return
+
+        def work() -> Reply:
+            self._tree().forget(is_lost)
+            return Reply({})
+
+        self._serve(request, work)
+
     # Operations
 
     def _snapshot(self, request: Request, args: Dict[str, Any], _blob: Optional[bytes]) -> None:

@@ -135,12 +135,16 @@ class ConversationRepository(TableRepository):
             self._watcher()
         return record
 
-    async def get(self, conversation_id: str) -> ConversationRecord | None:
-        """The record of this id, if there is one; `DatabaseUnreadableError` where it is damaged. Lists show it then."""
+    async def get(self, conversation_id: str, *, even_damaged: bool = False) -> ConversationRecord | None:
+        """The record of this id, if there is one; `DatabaseUnreadableError` where it is damaged.
+
+        Lists show it then, and it is for whoever deletes it (`even_damaged`), without what is damaged.
+        """
         records = await self._records(select(conversations).where(conversations.c.id == conversation_id))
-        if records and (damaged := self._damaged.get(conversation_id)):
+        if records and not even_damaged and (damaged := self._damaged.get(conversation_id)):
             raise DatabaseUnreadableError(
-                f"the record of conversation {conversation_id} is damaged ({damaged}); restore it from a backup"
+                f"the record of conversation {conversation_id} is damaged ({damaged}); restore it from a backup, or "
+                "delete the conversation"
             )
         return records[0] if records else None
 
@@ -267,12 +271,12 @@ class ConversationRepository(TableRepository):
 
     def _record(self, row: Row[Any]) -> ConversationRecord:
         values = dict(row._mapping)
-        damaged = [name for name, kind in _KINDS.items() if not isinstance(values[name], kind)]
+        damaged = damaged_fields(values)
         if damaged:
             if values["id"] not in self._damaged:
                 _log.error("the record of conversation %s is damaged: %s", values["id"], ", ".join(damaged))
             self._damaged[values["id"]] = ", ".join(damaged)
-            values |= {"created_at": from_microseconds(0), "sandbox": None, "pr_number": (), "options": {}}
+            values |= {name: _IN_PLACE_OF_DAMAGED[name] for name in damaged}
         else:
             self._damaged.pop(values["id"], None)
         values["pr_number"] = tuple(values["pr_number"])
@@ -288,6 +292,27 @@ _KINDS: Final[Mapping[str, Any]] = {
     "options": Mapping,
 }
 """What columns hold that somebody else may have damaged; the rest is taken as it is."""
+
+
+_IN_PLACE_OF_DAMAGED: Final[Mapping[str, Any]] = {
+    "created_at": from_microseconds(0),
+    "sandbox": None,
+    "pr_number": (),
+    "options": {},
+}
+
+
+def damaged_fields(values: Mapping[str, Any]) -> list[str]:
+    """What is damaged in the row of a conversation."""
+    return [name for name, kind in _KINDS.items() if not isinstance(values[name], kind)]
+
+
+async def damaged_records(engines: Engines) -> dict[str, list[str]]:
+    """The conversations whose records are damaged, and what of them is."""
+    columns = [conversations.c.id, *(conversations.c[name] for name in _KINDS)]
+    rows = await engines.select(select(*columns).order_by(conversations.c.id))
+    found = {row.id: damaged_fields(dict(row._mapping)) for row in rows}
+    return {conversation_id: damaged for conversation_id, damaged in found.items() if damaged}
 
 
 def _stored(value: Any) -> Any:

@@ -203,8 +203,8 @@ async def rename_conversation(
 async def delete_conversation(
     conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
 ) -> bool:
-    """Stop it and delete everything of it; false when there is none of this id."""
-    if await find_conversation(services, identity, conversation_id) is None:
+    """Stop it and delete everything of it, also where its record is damaged; false when there is none of this id."""
+    if await find_conversation(services, identity, conversation_id, even_damaged=True) is None:
         return False
     # Whoever asked may hang up: what was begun is done whole.
     return await asyncio.shield(asyncio.ensure_future(services.manager.delete(conversation_id)))

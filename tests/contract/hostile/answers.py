@@ -122,6 +122,7 @@ EXCHANGES: Final[dict[str, Exchange]] = {
     ),
     "journal.ack": Exchange({"keys": ["a"]}, {"forgotten": 1}),
     "journal.lookup": Exchange({"key": "a"}, {"state": "done"}),
+    "log.end": Exchange({"log": "c", "last": 3}, {}),
     "kernel.restart": Exchange({}, {"restarted": True}),
     "kernel.run": Exchange(
         {"code": "1", "max_output": 1000},

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from agent_core.errors import DrydockError
 from agent_core.testing.fake_sandbox import BROKEN, SLOW, FakeBehaviour, FakeProvider
@@ -362,6 +363,28 @@ async def test_deleting_while_it_works_leaves_nothing(server: Server) -> None:
     assert (await server.get("/api/conversations")).json()["results"] == []
     assert await server.app.services.database.events.last_id(conversation_id) == -1
     assert all(sandbox.status == "absent" for sandbox in server.provider.sandboxes.values())
+
+
+@pytest.mark.parametrize("field", ["options", "sandbox"])
+@pytest.mark.parametrize("works", [True, False])
+async def test_one_whose_record_is_damaged_cannot_be_opened_and_can_be_deleted(
+    field: str, works: bool, server: Server
+) -> None:
+    conversation_id = await server.create(initial_user_msg="work")
+    await server.until_running(conversation_id)
+    path = f"/api/conversations/{conversation_id}"
+    if not works:
+        await server.post(f"{path}/stop")
+    database = server.app.services.database
+    await database.conversations.flush()
+    await database.writer.execute(text(f"UPDATE conversations SET {field} = '{{bad'"))  # noqa: S608
+    refused = await server.get(path)
+    assert (refused.status_code, "delete the conversation" in refused.text) == (503, True)
+    assert (await server.client.delete(path)).json() is True
+    assert (await server.get("/api/conversations")).json()["results"] == []
+    assert await database.events.last_id(conversation_id) == -1
+    if field == "options":  # else nobody knows any more which sandbox it was, until the next start looks for such
+        assert all(sandbox.status == "absent" for sandbox in server.provider.sandboxes.values())
 
 
 async def test_a_sandbox_that_cannot_be_had_is_told_in_the_log_and_starting_again_tries_again(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Iterator
@@ -9,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from agent_core.errors import SandboxError
 from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
 from server.session.sandboxes import DiskReserve
 from tests.contract.rest.conftest import serving
 
 MEGABYTE = 1024**2
+FULL = FakeBehaviour(error=SandboxError("The sandbox did not start.", code="disk_full", fix="Free some space."))
 
 
 @pytest.fixture
@@ -66,6 +70,27 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
 
         await server.until(goes_on)
         assert (await server.client.post("/api/conversations", json={})).status_code == 200
+
+
+async def test_without_a_reserve_what_a_full_disk_kept_from_starting_starts_when_there_is_room(small: Path) -> None:
+    async with serving(small, FakeProvider(behaviour=FULL), disk_reserve_mb=0) as server:
+        filling = fill(small, 8 * MEGABYTE)
+        conversation_id = await server.create(initial_user_msg="hello")
+
+        async def failed() -> bool:
+            return (await server.info(conversation_id))["runtime_status"] == "STATUS$ERROR"
+
+        async def goes_on() -> bool:
+            return (await server.info(conversation_id))["runtime_status"] == "STATUS$READY"
+
+        await server.until(failed)
+        for sandbox in server.provider.sandboxes.values():
+            sandbox.behaviour = FakeBehaviour()
+        server.provider.behaviour = FakeBehaviour()
+        await asyncio.sleep(0.6)
+        assert await failed(), "nobody has freed space yet"
+        filling.unlink()
+        await server.until(goes_on)
 
 
 def test_there_is_room_again_only_with_something_to_spare(small: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +239,25 @@ def test_a_full_disk_is_said_and_what_was_kept_stays(directory: Path) -> None:
         assert (directory / "workspace" / "a").read_text() == "begin"
     finally:
         runner.close()
+
+
+def test_what_is_known_of_events_behind_the_end_of_a_log_is_forgotten(
+    client: Client, runner: Runner, connect: Callable[[], Client], workspace: Path
+) -> None:
+    (workspace / "a").write_text("begin")
+    client.call("workspace.snapshot", name="c:1")
+    for key in ("c:3", "c:5", "c:6:draft", "cc:9"):
+        run(client, f"echo {key} >> a", key)
+    lost = client.send("shell.run", key="c:7", command="echo begun; sleep 4744", soft_timeout=60)
+    client.wait_for_output(lost, "begun")
+    client.call("log.end", log="c", last=3)
+    assert client.wait(lost).result["status"] == "interrupted"
+    assert back(client, "c:7", "c:6:draft", "c:5")["restored"] is None
+    runner.restart(signal.SIGKILL)  # nor does the next runner know of them
+    after = connect()
+    assert back(after, "c:7", "c:6:draft", "c:5")["restored"] is None
+    for key in ("c:3", "c:5", "c:6:draft", "cc:9"):
+        after.call("shell.run", key=key, command=f"echo {key} >> again", timeout=20)
+    assert (workspace / "again").read_text() == "c:5\nc:6:draft\n"
+    assert back(after, "c:3")["restored"] == "c:3"
+    assert (workspace / "a").read_text() == "beginc:3\n"

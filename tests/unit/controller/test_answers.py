@@ -239,3 +239,27 @@ async def test_exit_is_left_once_also_where_the_agent_has_no_finish_and_after_a_
     assert [event.tool_name for event in await stage.log() if isinstance(event, ActionEvent)] == ["finish"]
     assert is_in(AgentState.FINISHED, AgentState.AWAITING_USER_INPUT)(events)
     await stage.end()
+
+
+async def test_what_the_sandbox_did_for_events_that_the_log_has_lost_is_not_taken_for_what_has_their_number() -> None:
+    stage = Stage()
+    await stage.begin()
+    for number in range(40):  # a tail of the log, which a disk lost, or which an older backup does not have
+        left = asyncio.create_task(
+            stage.session.sandbox.request("shell.run", {"command": "lost"}, key=f"c:{number + 4}")
+        )
+        await ticks(5)
+        stage.shell.open()
+        await left
+    await stage.crash()
+    await stage.begin()
+    await stage.say()
+    events = await until(stage, is_in(AgentState.FINISHED), [REPLIES["one"], REPLIES["finish"]])
+    (ran,) = [
+        event.observation.text
+        for event in events
+        if isinstance(event, ObservationEvent)
+        if event.tool_name == "terminal"
+    ]
+    assert ran.startswith("ran ls")
+    await stage.end()

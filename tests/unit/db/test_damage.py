@@ -15,7 +15,7 @@ from agent_core.testing.store_contract import new_events
 from server.db.database import BLOB_FOLDER, DATABASE_FILE, Database, open_database
 from server.db.engine import DatabaseSettings
 from server.db.errors import DatabaseError
-from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.conversations import ConversationRecord, damaged_records
 from server.db.repositories.user_settings import StoredSettings
 from server.errors import status_of
 
@@ -31,6 +31,10 @@ async def test_one_damaged_record_does_not_hide_the_others(change: str, database
     with pytest.raises(UnreadableError, match="record of conversation bad is damaged") as caught:
         await database.conversations.get("bad")
     assert status_of(caught.value) == 503
+    field = change.split()[0]
+    assert await damaged_records(database.engines) == {"bad": [field]}
+    left = await database.conversations.get("bad", even_damaged=True)
+    assert left is not None, "for whoever deletes it"
 
 
 @pytest.mark.parametrize("document", ["{bad", '{"language": 17, "llm_model": "m"}', "17"])

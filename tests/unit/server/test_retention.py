@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from agent_core.testing.store_contract import new_events
 from server.auth.identity import Identity
@@ -168,14 +169,16 @@ async def test_a_deletion_that_was_broken_off_is_finished_by_the_next_server(mak
         assert await house.database.conversations.ids() == set()
 
 
-async def test_the_doctor_says_what_the_limits_are_and_how_many_would_go(
+async def test_the_doctor_says_what_the_limits_are_and_how_many_would_go_and_which_are_damaged(
     house: House,
 ) -> None:
     for number in range(3):
         await house.new(f"c{number}", created_at=ago(number))
     settings = house.manager.parts.settings
+    await house.database.writer.execute(text("UPDATE conversations SET options = '{bad' WHERE id = 'c1'"))
     out = io.StringIO()
     limited = settings.model_copy(update={"retention_user_conversations": 1, "sandbox": "unconfined"})
     await asyncio.to_thread(doctor, limited, out)
     assert "conversations go that are beyond 1 of a user; of those that are unused now it would be 2" in out.getvalue()
+    assert "the records of 1 conversations are damaged, which cannot be opened: c1 (options); " in out.getvalue()
     assert await house.database.conversations.ids() == {"c0", "c1", "c2"}
