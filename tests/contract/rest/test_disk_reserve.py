@@ -78,10 +78,10 @@ async def test_without_a_reserve_what_a_full_disk_kept_from_starting_starts_when
         conversation_id = await server.create(initial_user_msg="hello")
 
         async def failed() -> bool:
-            return (await server.info(conversation_id))["runtime_status"] == "STATUS$ERROR"
+            return str((await server.info(conversation_id))["runtime_status"]) == "STATUS$ERROR"
 
         async def goes_on() -> bool:
-            return (await server.info(conversation_id))["runtime_status"] == "STATUS$READY"
+            return str((await server.info(conversation_id))["runtime_status"]) == "STATUS$READY"
 
         await server.until(failed)
         for sandbox in server.provider.sandboxes.values():
