@@ -73,8 +73,8 @@ def _lines(end: BackupEnd, size: int, settings: Settings, file: Path, *, with_ke
     """What a backup is, and what is not in it by choice."""
     workspaces = f", {len(end.workspaces)} workspaces" if end.workspaces else ""
     yield (
-        f"Backup of {settings.data_dir.absolute()} in {file}: {end.conversations} conversations, {end.events} events, "
-        f"{end.payloads} large payloads{workspaces}, {size / 1024**2:.1f} MiB."
+        f"Backup of {settings.data_dir.absolute()} in {_named(file)}: {end.conversations} conversations, "
+        f"{end.events} events, {end.payloads} large payloads{workspaces}, {size / 1024**2:.1f} MiB."
     )
     if with_key:
         yield "It holds the key to the stored secrets: keep it as safe as those, or use --without-key."
@@ -97,6 +97,10 @@ def _complain(end: BackupEnd) -> int:
     if len(end.skipped) > _NAMED:
         say(f"Nor are those of {len(end.skipped) - _NAMED} other conversations.")
     return INCOMPLETE if end.skipped else 0
+
+
+def _named(file: Path) -> str:
+    return "standard output" if file == STANDARD else str(file)
 
 
 def _no_words(_line: str) -> None:
@@ -179,7 +183,7 @@ def ending_cleanly() -> Iterator[None]:
 
 def _note(data_dir: Path, file: Path, size: int) -> None:
     """Note for `drydock doctor` when the last backup was made."""
-    note = {"made_at": datetime.now(UTC).isoformat(), "file": str(file), "bytes": size}
+    note = {"made_at": datetime.now(UTC).isoformat(), "file": _named(file), "bytes": size}
     path = data_dir / LAST_BACKUP
     temporary = path.with_name(f".{path.name}")
     try:

@@ -309,7 +309,7 @@ async def _others(settings: Settings) -> tuple[DoctorFinding]:
     finally:
         await provider.close()
     if not found:
-        return (DoctorFinding("others", ok=True, text="the engine has sandboxes of this server alone"),)
+        return (DoctorFinding("others", ok=True, text="the engine shows sandboxes of this server alone"),)
     shown = ", ".join(f"{number} of {name}" for name, number in list(found.items())[:SHOWN_OTHERS])
     more = f" and of {len(found) - SHOWN_OTHERS} more" if len(found) > SHOWN_OTHERS else ""
     text = f"containers and volumes of other servers: {shown}{more}. What is of one that never comes back: {REMOVAL}"

@@ -26,7 +26,16 @@ from agent_core.session.rewind import ReadableLog, StoredLog, fork_log
 from agent_core.version import VERSION
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.conversation_manager.forks import sandbox_of
-from server.db.archives import ArchiveError, ArchiveWriter, HashedFile, copy_to, misplaced, read_archive
+from server.db.archives import (
+    ArchiveError,
+    ArchiveWriter,
+    HashedFile,
+    Member,
+    copy_to,
+    members_of,
+    misplaced,
+    read_archive,
+)
 from server.db.database import Database
 from server.db.repositories.conversations import ConversationRecord
 from server.session.unfinished import seed_of, unfinished_conversation
@@ -216,7 +225,7 @@ class ArchivedLogs:
     def _place(self) -> None:
         """Find out where the parts are, which is not known while they are read one behind the other."""
         self._file.seek(0)
-        with tarfile.open(fileobj=self._file) as tar:
+        with tarfile.open(fileobj=self._file, mode="r:") as tar:
             for member in tar:
                 if (log := _LOG.fullmatch(member.name)) is not None:
                     parts = self._parts[SEPARATOR.join([self.header.conversation_id, *filter(None, log[1].split("/"))])]
@@ -269,8 +278,8 @@ def _check_workspace(seed: Path) -> None:
     """See that the files stay in the workspace that they are unpacked into, wherever it is."""
     links = set[str]()
     try:
-        with tarfile.open(seed) as tar:
-            for member in tar:
+        with tarfile.open(seed, mode="r:", tarinfo=Member) as tar:
+            for member in members_of(tar):
                 path, to = PurePosixPath(member.name), PurePosixPath(member.linkname if member.islnk() else ".")
                 inside = not (path.is_absolute() or to.is_absolute() or ".." in (*path.parts, *to.parts))
                 through = links.intersection(map(str, (*path.parents, *to.parents, to)))

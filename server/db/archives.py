@@ -7,8 +7,8 @@ import io
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Mapping
-from typing import IO, BinaryIO, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, BinaryIO, Final, NamedTuple, Self
 
 import orjson
 
@@ -17,6 +17,10 @@ from agent_core.errors import DrydockError
 MAX_TEXT = 256 * 1024**2
 """Bytes of the first and of the last file, which are read as a whole."""
 _PART = 1024**2
+_MAX_HEADER: Final = 64 * 1024
+"""Bytes of what a tar file says of one file beyond its header: a path of any length that there is, twice."""
+_LONG: Final = frozenset(b"xgLKX")
+"""Types of what stands before a header, and is read as a whole."""
 
 FileMark = tuple[int, str]
 """Size and SHA-256 of a file."""
@@ -96,6 +100,31 @@ class HashedFile(io.RawIOBase):
         return part
 
 
+class Member(tarfile.TarInfo):
+    """A file of a tar file that anybody may have written."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.type[0] in _LONG and found.size > _MAX_HEADER:
+            raise tarfile.ReadError(f"a header of {found.size} bytes")
+        return found
+
+
+def members_of(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The files of one that was opened with `Member`; a `TarError`, and nothing else, tells of what is wrong with it.
+
+    A file with holes is wrong, too: a few bytes would become any number.
+    """
+    try:
+        for member in tar:
+            if member.issparse():
+                raise tarfile.ReadError(f"{member.name[:200]!r} has holes")
+            yield member
+    except (ValueError, RecursionError) as error:  # in headers of headers
+        raise tarfile.ReadError("a header cannot be read") from error
+
+
 class ReadArchive(NamedTuple):
     """The first and the last file of an archive, which turned out to be whole."""
 
@@ -114,11 +143,11 @@ def read_archive(
     found: dict[str, FileMark] = {}
     begin = end = None
     try:
-        with tarfile.open(fileobj=file, mode="r|") as tar:
-            for member in tar:
+        with tarfile.open(fileobj=file, mode="r|", tarinfo=Member) as tar:
+            for member in members_of(tar):
                 content = tar.extractfile(member) if member.isreg() else None
                 if begin is None and member.name != first:
-                    raise ArchiveError(f"this is no {kind}")
+                    raise ArchiveError(f"this is no {kind}: it begins with {member.name[:200]!r}")
                 if content is None or end is not None or member.name in found:
                     raise misplaced(kind, member.name)
                 reading = HashedFile(content)
@@ -138,7 +167,10 @@ def read_archive(
                 found[member.name] = member.size, reading.digest
                 tar.members.clear()  # type: ignore[attr-defined] # it would remember each
     except (tarfile.TarError, EOFError) as error:
-        raise ArchiveError(f"this is no whole {kind} ({error}); take another one") from error
+        advice = "if it is compressed or encrypted, undo that first; else take another one"
+        raise ArchiveError(
+            f"this is no whole {kind} ({error}); {advice if begin is None else 'take another one'}"
+        ) from error
     if begin is None or end is None:
         raise ArchiveError(f"the {kind} is torn: its end is missing; take another one")
     marks = _marks(end, kind)

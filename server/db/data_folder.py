@@ -124,7 +124,8 @@ def finish_restore(data_dir: Path) -> Path | None:
     for fresh in sorted(data_dir.glob(f"{RESTORING}*")):
         old = data_dir / (REPLACED + fresh.name.removeprefix(RESTORING))
         old.mkdir(mode=_FOLDER, exist_ok=True)
-        is_same = _read_id(fresh / ID_FILE) == _read_id(data_dir / ID_FILE)
+        give_to_owner(old, data_dir)
+        is_same = is_of(data_dir, _read_id(fresh / ID_FILE))
         for path in contents(data_dir):
             if path.name == ID_FILE:  # it says until the end whose sandboxes these are
                 shutil.copy2(path, old)
@@ -143,6 +144,21 @@ def finish_restore(data_dir: Path) -> Path | None:
         with suppress(OSError):  # something was there
             replaced.rmdir()
     return replaced if replaced is not None and replaced.exists() else None
+
+
+def is_of(data_dir: Path, name: str | None) -> bool:
+    """Whether the folder is that of the server of this name; one whose name is missing or damaged is nobody's."""
+    try:
+        return name is not None and _read_id(data_dir / ID_FILE) == name
+    except DataDirectoryError:
+        return False
+
+
+def give_to_owner(path: Path, data_dir: Path) -> None:
+    """What root makes in a data folder belongs to whoever the folder does, or the server could not read it."""
+    if os.geteuid() == 0:
+        owner = data_dir.stat()
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def contents(data_dir: Path) -> list[Path]:
@@ -219,6 +235,7 @@ class InstanceLock:
                 "stop it, or choose another folder with --data-dir"
             ) from error
         try:
+            give_to_owner(self._path, self._path.parent)
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
         except OSError as error:

@@ -9,13 +9,14 @@ import secrets
 import shutil
 import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from agent_core.errors import DrydockError
 from server.auth.identity import TOKEN_FILE
 from server.auth.secrets import SecretBox
 from server.db.archives import ArchiveError, HashedFile, copy_to, misplaced, read_archive
@@ -30,6 +31,8 @@ from server.db.data_folder import (
     InstanceLock,
     contents,
     finish_restore,
+    give_to_owner,
+    is_of,
     prepare_data_dir,
 )
 from server.db.database import BLOB_FOLDER, DATABASE_FILE, HEAD, KEY_FILE
@@ -45,6 +48,8 @@ _NAMES: Final = re.compile(
     rf"|{SEED_FOLDER}/(?!.*\.\.)[^/\\\x00-\x1f\x7f]{{1,200}}\.tar"
 )
 """All that a backup may hold: nothing else is ever written, nor anywhere else."""
+_IN_DATA_FOLDER: Final = ("local", "unconfined")
+"""Providers whose sandboxes are in the data folder."""
 
 
 class RestoredBackup(NamedTuple):
@@ -106,7 +111,7 @@ class Restore:
             try:
                 header, end = self._unpack(file, fresh, size)
                 has_key, kept = self._settle(header, end, fresh)
-                _sync_folders(fresh)
+                _sync_folders(fresh, data_dir)
             except BaseException:
                 shutil.rmtree(fresh)
                 raise
@@ -134,7 +139,14 @@ class Restore:
             if damage := damage_of(database):
                 raise ArchiveError(f"the {KIND} is damaged: its database is not sound ({damage}); take another one")
             if self._take_over:
-                kept = tuple(one for one in end.workspaces if self._is_here(one, _sandbox_of(database, one)))
+                found = ((one, _sandbox_of(database, one)) for one in end.workspaces)
+                stay = is_of(self._data_dir, header.instance_id)
+                kept = tuple(
+                    one
+                    for one, sandbox in found
+                    # Those of another server's folder are moved away with it.
+                    if (stay or sandbox.get("provider") not in _IN_DATA_FOLDER) and self._is_here(one, sandbox)
+                )
             else:
                 _make_another(database)
         for conversation_id in kept:
@@ -142,10 +154,16 @@ class Restore:
         if not self._take_over:
             (fresh / ID_FILE).write_text(f"{secrets.token_hex(8)}\n", "ascii")
         present = self._data_dir / KEY_FILE
-        if not header.has_key and present.exists() and SecretBox.open(present).key_id == header.key_id:
+        if not header.has_key and header.key_id is not None and _key_id(present) == header.key_id:
             shutil.copyfile(present, fresh / KEY_FILE)
             (fresh / KEY_FILE).chmod(0o600)
         return header.key_id is None or (fresh / KEY_FILE).exists(), kept
+
+
+def _key_id(path: Path) -> str | None:
+    with suppress(DrydockError, OSError):  # one that is damaged is not the one that is needed
+        return SecretBox.open(path).key_id if path.exists() else None
+    return None
 
 
 def _header(text: bytes) -> BackupHeader:
@@ -169,7 +187,8 @@ def _write(folder: Path, name: str, content: HashedFile) -> None:
     if not _NAMES.fullmatch(name):
         raise misplaced(KIND, name)
     path = folder / name
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for above in (path.parent.parent, path.parent):
+        above.mkdir(mode=0o700, exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         copy_to(content, file)
         file.flush()
@@ -194,7 +213,8 @@ def _make_another(database: sqlite3.Connection) -> None:
             database.execute("UPDATE webhooks SET active = 0")
 
 
-def _sync_folders(top: Path) -> None:
+def _sync_folders(top: Path, data_dir: Path) -> None:
     for path in (top, *top.rglob("*")):
+        give_to_owner(path, data_dir)
         if path.is_dir():
             sync_folder(path)

@@ -18,6 +18,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import from_payload, to_payload
 from agent_core.testing.store_contract import new_event, payloads
+from server.cli import main
 from server.db.database import DATABASE_FILE, HEAD, MIGRATIONS, UPGRADE_COPIES, Database, open_database
 from server.db.errors import DatabaseError, DatabaseVersionError
 from server.db.upgrade_copies import KEPT
@@ -110,6 +111,19 @@ async def test_what_every_earlier_schema_held_is_there_and_the_database_of_then_
     copy.replace(folder / DATABASE_FILE)
     async with open_database(folder) as database:
         await check_content(database, revision)
+
+
+@pytest.mark.parametrize(("revision", "options"), [(OLDER[0], []), (OLDER[0], ["--take-over"]), (OLDER[-1], [])])
+async def test_a_backup_of_an_older_version_is_brought_up_to_date_by_the_first_start(
+    filled: Path, tmp_path: Path, revision: str, options: list[str]
+) -> None:
+    old, new, file = of_revision(filled, tmp_path / "old", revision), tmp_path / "new", str(tmp_path / "b")
+    assert main(["backup", file, "--data-dir", str(old)]) == 0
+    assert main(["restore", file, "--data-dir", str(new), *options]) == 0
+    async with open_database(new) as database:
+        await check_content(database, revision)
+    (copy,) = (new / UPGRADE_COPIES).iterdir()
+    assert copy.name.endswith(f"-schema-{revision}.db")
 
 
 UPGRADE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import os
 import resource
@@ -281,10 +282,11 @@ def test_a_backup_writes_nothing_but_what_belongs_into_a_data_folder(whole: Path
 
 def test_what_is_no_backup_or_one_of_a_newer_version_is_refused(whole: Path, tmp_path: Path) -> None:
     assert "no whole backup" in refused(b"something else", tmp_path)
+    assert "if it is compressed or encrypted, undo that first" in refused(gzip.compress(whole.read_bytes()), tmp_path)
     other = io.BytesIO()
     with tarfile.open(fileobj=other, mode="w") as tar:
         tar.addfile(tarfile.TarInfo("file"), io.BytesIO())
-    assert "this is no backup of a server" in refused(other.getvalue(), tmp_path)
+    assert "this is no backup of a server: it begins with 'file'" in refused(other.getvalue(), tmp_path)
 
     def newer(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
         header = BackupHeader.model_validate_json(members[0][1])
@@ -294,6 +296,53 @@ def test_what_is_no_backup_or_one_of_a_newer_version_is_refused(whole: Path, tmp
         members[0] = member, text
 
     assert "made by a newer version of Drydock (9.9" in refused(rewritten(whole, newer), tmp_path)
+
+
+ODD_HEADERS = {
+    "no number": b"30 GNU.sparse.map=nothing,none\n",
+    "too many digits": b"1" * 5000 + b" a=b\n",
+    "too long": b"1" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", [*ODD_HEADERS, "in one another", "holes"])
+def test_headers_that_no_library_reads_are_damage(whole: Path, tmp_path: Path, name: str) -> None:
+    content = whole.read_bytes()
+    with tarfile.open(whole) as tar:
+        end = tar.getmembers()[1].offset
+    header, text = tarfile.TarInfo("odd"), ODD_HEADERS.get(name, b"6 a=b\n")
+    header.type, header.size = (tarfile.GNUTYPE_SPARSE, 0) if name == "holes" else (tarfile.XHDTYPE, len(text))
+    odd = header.tobuf(tarfile.GNU_FORMAT) + text.ljust(-(-len(text) // 512) * 512, b"\0") * bool(header.size)
+    why = refused(content[:end] + odd * (2000 if name == "in one another" else 1) + content[end:], tmp_path)
+    assert why.startswith("this is no whole backup of a server (")
+
+
+@pytest.mark.parametrize("name", [ID_FILE, KEY_FILE])
+def test_a_data_folder_whose_name_or_key_is_damaged_is_replaced_whole(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    data, bare = tmp_path / "data", tmp_path / "bare"
+    restored(whole, data)
+    assert main(["backup", str(bare), "--without-key", "--data-dir", str(data)]) == 0
+    before = rows_of(data)
+    (data / name).write_text("damaged")
+    assert main(["restore", str(bare), "--force", "--take-over", "--data-dir", str(data)]) == 0
+    assert rows_of(data) == before
+    assert (data / KEY_FILE).exists() is (name == ID_FILE)
+    assert ("secret.key of then" in capsys.readouterr().out) is (name == KEY_FILE)
+    assert not [*data.glob(f"{RESTORING}*"), *data.glob(f"{RESTORED}*")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root works for others")
+def test_what_root_restores_is_the_owners_of_the_folder(whole: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for _ in range(2):
+        data.mkdir(exist_ok=True)
+        os.chown(data, 12345, 12345)
+        restored(whole, data, replace=True)
+    found = {path: path.stat() for path in data.rglob("*") if "replaced-" not in str(path.parent)}
+    assert {(one.st_uid, one.st_gid) for one in found.values()} == {(12345, 12345)}
+    assert {one.st_mode & 0o077 for one in found.values()} == {0}
 
 
 def test_a_folder_that_is_not_empty_is_kept_and_one_in_use_is_not_touched(
