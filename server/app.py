@@ -20,15 +20,16 @@ from agent_core.events.masking import SecretMasker
 from agent_core.llm.transport.client import aclose as close_model_clients
 from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.runtime.selection import choose_provider
+from agent_core.troubles import Trouble
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator, PageSessions, resolve_token
 from server.auth.origin import OriginPolicy, check_bind
 from server.auth.preview_addresses import PreviewAddresses
 from server.conversation_manager.conversation_manager import ManagerParts
 from server.conversation_manager.retention import Retention
+from server.db.data_folder import last_backup
 from server.db.database import OwnStores, open_database
 from server.db.engine import DatabaseSettings
-from server.db.errors import BUSY
 from server.db.leftovers import remove_leftovers
 from server.dependencies import Services
 from server.doors.mcp.http_door import PROVIDER_ROUTES, HttpDoor, provider_offer
@@ -69,6 +70,7 @@ from server.session.agents.agent_sessions import AgentSessions
 from server.session.agents.mcp_sign_ins import McpSignIns
 from server.session.agents.plugins import Plugins
 from server.session.agents.web_search import SearchService
+from server.session.host_watch import HostWatch
 from server.session.listening import Listeners
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
@@ -127,7 +129,7 @@ class Application:
         """Count a connection that was refused, since there were `limit` of them."""
         if hasattr(self, "services"):
             sentence = f"{limit} connections are open, as many as this server takes (max_connections): more are refused"
-            self.services.metrics.trouble("too_many_connections", sentence)
+            self.services.metrics.trouble(Trouble.TOO_MANY_CONNECTIONS, sentence)
 
     def _without_traceback(self, send: Send) -> Send:
         async def send_plain(message: Message) -> None:
@@ -171,6 +173,7 @@ class Application:
     ) -> tuple[Services, SocketGateway]:
         settings = self.settings
         metrics = ServerMetrics()
+        stack.enter_context(metrics.counting_lines())
         manager_type = part_class(settings, "conversation_manager_class")
         own = OwnStores(
             await enter_part(stack, settings, "settings_store_class"),
@@ -186,7 +189,7 @@ class Application:
                 own,
             )
         )
-        database.engines.reads.on_busy = partial(metrics.trouble, BUSY)
+        database.engines.reads.on_busy = partial(metrics.trouble, Trouble.DATABASE_BUSY)
         await remove_unfinished_forks(database)
         await remove_leftovers(database)
         sandboxes = await stack.enter_async_context(
@@ -239,9 +242,12 @@ class Application:
             )
         )
         await stack.enter_async_context(Retention(settings, database, manager, metrics))
+        await stack.enter_async_context(HostWatch(metrics))
         gateway = SocketGateway(manager, authenticator, keeper=self._keeper, limits=self.socket_limits)
         await stack.enter_async_context(gateway)
         _show_load(metrics, gateway)
+        backup = partial(last_backup, settings.data_dir)
+        metrics.gauge("drydock_last_backup_timestamp_seconds", "When the last backup was made; 0: never", backup)
         announcements.add(gateway)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token))

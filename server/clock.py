@@ -12,10 +12,15 @@ _BEGAN_AT: Final = datetime.now(UTC)
 _BEGAN: Final = time.clock_gettime(_CLOCK)
 
 
+def since_boot() -> float:
+    """Seconds by a clock that nobody sets."""
+    return time.clock_gettime(_CLOCK)
+
+
 def careful_now() -> datetime:
     """The present time (UTC), but never later than the process's start and what has passed since then.
 
     A clock that is set forward makes everything old at once. What is deleted or given up for its age must not go by it.
     """
-    passed = timedelta(seconds=time.clock_gettime(_CLOCK) - _BEGAN)
+    passed = timedelta(seconds=since_boot() - _BEGAN)
     return min(datetime.now(UTC), _BEGAN_AT + passed)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
+
+from agent_core.troubles import Trouble, coded
 
 TROUBLES: Final = "drydock_troubles"
 """Counter of bad luck by its code; Prometheus adds ``_total`` to its name."""
 
-MAX_CODES: Final = 200
-"""Codes that are counted each on its own; further ones count as ``other``."""
 LOG_SECONDS: Final = 60.0
 """The same trouble of the same conversation has at most one line in the log in this time."""
 _MAX_REMEMBERED: Final = 1_000
@@ -21,15 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class ServerMetrics:
-    """Counts since the server's start, and gauges that are read when somebody asks. For the server's loop only."""
+    """Counts since the server's start, and gauges that are read when somebody asks."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._troubles = Counter[str]()
+        self._lock = threading.Lock()
+        self._troubles = Counter(dict.fromkeys(Trouble, 0))  # an alert sees only a counter that was there before
         self._gauges: dict[str, _Gauge] = {}
         self._told: OrderedDict[tuple[str, str], _Told] = OrderedDict()
 
-    def trouble(self, code: str, sentence: str, conversation_id: str = "", *, level: int = logging.WARNING) -> None:
+    def trouble(self, code: Trouble, sentence: str, conversation_id: str = "", *, level: int = logging.WARNING) -> None:
         """Count bad luck under its `code` and write its sentence to the log, with its conversation if it is of one.
 
         What happens again within `LOG_SECONDS` is counted, and the next line says how often.
@@ -40,14 +43,29 @@ class ServerMetrics:
             return
         where = f"conversation {conversation_id}: " if conversation_id else ""
         again = f" (and {unsaid} more times since it was last said)" if unsaid else ""
-        logger.log(level, "%s%s%s [%s]", where, " ".join(sentence.split()), again, code)
+        facts = coded(code, conversation_id)
+        logger.log(level, "%s%s%s", where, " ".join(sentence.split()), again, extra=facts)
 
-    def count(self, code: str) -> None:
+    def count(self, code: Trouble, times: int = 1) -> None:
         """Count it without a line in the log: somebody else writes that."""
-        known = code in self._troubles or len(self._troubles) < MAX_CODES
-        self._troubles[code if known else "other"] += 1
+        with self._lock:
+            self._troubles[code] += times
 
-    def troubles(self, code: str) -> int:
+    @contextmanager
+    def counting_lines(self) -> Iterator[None]:
+        """Context in which every line of the process's log that tells of bad luck is counted.
+
+        Under its code (`coded`); without one as unexpected if it has a traceback, else as other from warnings on.
+        """
+        handler = _LineCounter(self)
+        root = logging.getLogger()
+        root.addHandler(handler)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+
+    def troubles(self, code: Trouble) -> int:
         """How often there was trouble of this code since the start."""
         return self._troubles[code]
 
@@ -86,6 +104,23 @@ class ServerMetrics:
         while len(self._told) > _MAX_REMEMBERED:
             self._told.popitem(last=False)
         return told.unsaid if told is not None else 0
+
+
+class _LineCounter(logging.Handler):
+    def __init__(self, metrics: ServerMetrics) -> None:
+        super().__init__(logging.INFO)
+        self._metrics = metrics
+
+    def emit(self, record: logging.LogRecord) -> None:
+        code = getattr(record, "code", None)
+        if record.name == __name__:  # it was counted before its line was written
+            return
+        if isinstance(code, Trouble):
+            self._metrics.count(code, getattr(record, "times", 1))
+        elif record.exc_info:
+            self._metrics.count(Trouble.UNEXPECTED)
+        elif record.levelno >= logging.WARNING:
+            self._metrics.count(Trouble.OTHER)
 
 
 class _Gauge(NamedTuple):

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from agent_core.agent.base import AgentBase
-from agent_core.controller.guards import answers_to_invalid_calls, error_events, failure_of, refinement
+from agent_core.controller.guards import answers_to_invalid_calls, error_events, failure_of, has_name, refinement
 from agent_core.controller.state import INTERRUPTING, RESUMABLE, ControllerState, Move, state_of_branch
 from agent_core.controller.step import Step
 from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError, StreamClosedError
@@ -37,6 +37,7 @@ from agent_core.security.hooks import HookEvent
 from agent_core.spelling import spelled
 from agent_core.tools.builtin import FinishAction, FinishTool
 from agent_core.tools.execution import exit_as_error
+from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
@@ -364,7 +365,12 @@ class AgentController:
         reason, detail = failure_of(error)
         where = self._stream.conversation_id
         if not isinstance(error, DrydockError):
-            logger.exception("conversation %s: the step failed", where, exc_info=error)
+            extra = coded(Trouble.UNEXPECTED, where)
+            logger.exception("conversation %s: the step failed", where, exc_info=error, extra=extra)
+        elif not has_name(error):
+            logger.warning(
+                "conversation %s: the step failed: %s", where, error, extra=coded(Trouble.STEP_FAILED, where)
+            )
         self._stream.publish(StatusNotice(reason if "$" in reason else "STATUS$ERROR", detail, "error"))
         while not self._stream.closed:
             try:

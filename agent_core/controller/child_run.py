@@ -26,6 +26,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.tools.builtin import FinishObservation
 from agent_core.tools.context import TaskReport
+from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +140,10 @@ class ChildRun:
             await self._on_spending(self._round.metrics, answers)
         if isinstance(event, AgentStateChanged | ActionEvent) and self._round.waits_for_word:
             await self._decide(session)
+        if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.ERROR:
+            text, where = "conversation %s: the sub-agent %s failed: %s", session.stream.conversation_id
+            extra = coded(Trouble.SUBAGENT_FAILED, where)
+            logger.warning(text, where, self.order.name, event.detail or event.reason, extra=extra)
         return self._round.has_ended
 
     async def _decide(self, session: ChildSession) -> None:

@@ -23,6 +23,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.serialization import AnyEvent
 from agent_core.llm.llm import LLM
 from agent_core.tools.vision_inspect import VisionInspectTool
+from agent_core.troubles import trouble_of
 
 MAX_EMPTY_REPLIES = 3
 MAX_FRUITLESS_REPLIES = 25
@@ -66,6 +67,11 @@ def error_events(error: Exception, detail: str) -> list[AnyEvent]:
         return [LoopDetected(start=error.start, pattern=str(error))]
     code = error.code if isinstance(error, LimitReachedError) else type(error).__name__
     return [ConversationError(code=code, detail=detail)]
+
+
+def has_name(error: DrydockError) -> bool:
+    """Whether its event tells by itself what kind of trouble it is."""
+    return isinstance(error, LimitReachedError | AgentStuckInLoopError) or trouble_of(type(error).__name__) is not None
 
 
 def failure_of(error: Exception) -> tuple[str, str]:

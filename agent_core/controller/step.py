@@ -51,6 +51,7 @@ from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.confirmation import ConfirmationGate, policy_in_force
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import present_tools
+from agent_core.troubles import Trouble, coded
 from agent_core.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -367,6 +368,8 @@ class Retries:
             f" in {notice.wait_seconds:.0f} s: {notice.error}"
         )
         self._stream.publish(StatusNotice("STATUS$LLM_RETRY", text))
+        where = self._stream.conversation_id
+        logger.info("conversation %s: %s", where, text, extra=coded(Trouble.MODEL_RETRIED, where))
         if isinstance(notice.error, LLMRateLimitError) and not self.was_limited:
             self.was_limited = True
             limited = AgentStateChanged(agent_state=AgentState.RATE_LIMITED, detail=str(notice.error))

@@ -40,6 +40,7 @@ from agent_core.events.llm_events import (
     SystemPromptEvent,
     UserRejectObservation,
 )
+from agent_core.troubles import Trouble, coded
 
 AnyEvent = (
     SystemPromptEvent
@@ -126,7 +127,8 @@ def from_payload(payload: bytes, event_id: int) -> AnyEvent:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
-        _log.error("event %d cannot be read and is passed over: %s %s", event_id, place, problem["msg"])
+        text, extra = "event %d cannot be read and is passed over: %s %s", coded(Trouble.EVENT_UNREADABLE)
+        _log.error(text, event_id, place, problem["msg"], extra=extra)
         return ForeignEvent(id=event_id, name=UNREADABLE, is_action=False)
 
 

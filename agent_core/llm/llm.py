@@ -53,6 +53,7 @@ from agent_core.llm.transport.exchange import CallContext, CompletionRequest, Tr
 from agent_core.llm.transport.recordings import RecordingTransport, ReplayTransport, log_completion
 from agent_core.llm.transport.routes import endpoint_of
 from agent_core.llm.transport.served_models import SERVED
+from agent_core.troubles import Trouble, coded
 
 __all__ = ["DEMO_MODEL", "LLM", "AnyLLM", "CallContext", "LLMResponse", "ResponseKind", "RetryNotice", "classify"]
 
@@ -340,7 +341,8 @@ class LLM(LLMConfig):
         for found in models:
             llm = found.model_copy()
             llm.reset_metrics()
-            logger.warning("%s failed, %s is asked instead", self.model, llm.model)
+            extra = coded(Trouble.MODEL_REPLACED, context.session_id)
+            logger.warning("%s failed, %s is asked instead", self.model, llm.model, extra=extra)
             try:
                 return await llm._ask(replace(call, messages=llm.adapted(call.messages), context=context))
             except LLMError as error:

@@ -18,6 +18,7 @@ from agent_core.events.stream import EventStream
 from agent_core.security.hook_runner import CommandOutcome, HookDecision, HookExecution, HookJudge, Hooks
 from agent_core.security.hooks import HOOK_FILE, HookConfig, HookEvent, HookInput
 from agent_core.tools.context import SandboxAccess
+from agent_core.troubles import Trouble, coded
 
 MAX_OUTPUT: Final = 200_000
 END_SECONDS: Final = 5.0
@@ -165,7 +166,9 @@ class ConversationHooks:
             return HookDecision()
         decision = await self._hooks.run(payload)
         for error in decision.errors:
-            logger.warning("conversation %s, hook for %s: %s", self._stream.conversation_id, payload.event_type, error)
+            where = self._stream.conversation_id
+            extra = coded(Trouble.HOOK_FAILED, where)
+            logger.warning("conversation %s, hook for %s: %s", where, payload.event_type, error, extra=extra)
         done = [_recorded(one, payload, action_id=action_id, message_id=message_id) for one in decision.executions]
         try:
             await self._stream.add_events(done)
@@ -187,7 +190,8 @@ class ConversationHooks:
             logger.debug("no hooks of the project of %s: %s", where, error)
             return None
         except ValueError as error:
-            logger.warning("the hooks in %s of %s are not used: %s", HOOK_FILE, where, error)
+            extra = coded(Trouble.HOOK_FAILED, where)
+            logger.warning("the hooks in %s of %s are not used: %s", HOOK_FILE, where, error, extra=extra)
             payload = {"content": f"The hooks in {HOOK_FILE} are not used: {error}", "extras": {"error_id": ""}}
             told = ForeignEvent(source="environment", name="error", is_action=False, payload=payload)
             with suppress(StreamClosedError, EventStoreError):

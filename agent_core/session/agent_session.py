@@ -43,7 +43,7 @@ from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import NETWORK_WARNING, READY, STARTING, StatusNotice
 from agent_core.mcp.servers import McpServers
-from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
+from agent_core.runtime.channel.connection import LOST, SandboxConnection, SharedSandbox
 from agent_core.runtime.channel.disk_watch import DISK_LIMIT
 from agent_core.runtime.snapshots import forget_behind, plant
 from agent_core.security.confirmation import ConfirmationGate
@@ -63,6 +63,7 @@ from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from agent_core.tools.vision_inspect import VisionInspectTool
+from agent_core.troubles import Trouble, coded
 
 CLOSE_SECONDS = 10.0
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
@@ -273,10 +274,9 @@ class AgentSession:
             "duration": round(seconds, 3),
             "restored_state": self._is_restored,
         }
-        # One that was closed meanwhile has not failed.
-        level = logging.ERROR if self.has_failed else logging.INFO
+        # One that was closed meanwhile has not failed; why another one has says whoever started it.
         outcome = "succeeded" if self.is_ready else "failed" if self.has_failed else "was ended"
-        logger.log(level, "conversation %s: start %s after %.3f s", self.conversation_id, outcome, seconds, extra=facts)
+        logger.info("conversation %s: start %s after %.3f s", self.conversation_id, outcome, seconds, extra=facts)
 
     async def _start(self, initial_message: MessageEvent | None, max_steps: int | None) -> None:
         # Loading the client library takes seconds; the sandbox comes up in the meantime.
@@ -536,6 +536,8 @@ async def _first_own_events(stream: EventStream) -> list[AnyEvent]:
 
 
 FAILED: Final = "STATUS$ERROR"
+_TROUBLES: Final = {DISK_LIMIT: Trouble.SANDBOX_DISK_LIMIT, LOST: Trouble.SANDBOX_LOST}
+"""What happens to sandboxes that came up, by its status."""
 
 
 class StatusReport:
@@ -558,6 +560,9 @@ class StatusReport:
         if not self._stream.closed:
             if status_id != DISK_LIMIT:  # it is as it was, or its stop is told as well
                 self._note(status_id, text)
+            if (code := _TROUBLES.get(status_id)) is not None:
+                where = self._stream.conversation_id
+                logger.warning("conversation %s: %s", where, text, extra=coded(code, where))
             level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
             self._stream.publish(StatusNotice(status_id, text, level))
 

@@ -29,6 +29,7 @@ from agent_core.session.subagent_factory import Shared, SubagentFactory, describ
 from agent_core.skills.loader import skills_in_folder
 from agent_core.skills.skill import Skill
 from agent_core.tools.registry import LiveTools
+from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,9 @@ class RunningAgent:
                 await run()
                 return
             except Exception:
-                logger.exception("subscriber %s of conversation %s failed", name, self.stream.conversation_id)
+                where = self.stream.conversation_id
+                extra = coded(Trouble.TASK_RESTARTED, where)
+                logger.exception("subscriber %s of conversation %s failed", name, where, extra=extra)
                 if self.stream.closed:
                     return
                 if delay is not None:

@@ -13,6 +13,7 @@ from agent_core.events.transient import StatusNotice
 from agent_core.session.repository import report
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.plugins import PLUGINS_FOLDER, PluginRequirement
+from agent_core.troubles import Trouble, coded
 
 SETTING_UP_PLUGIN: Final = "STATUS$SETTING_UP_WORKSPACE"
 
@@ -54,13 +55,15 @@ class SandboxPlugins:
             except (SandboxError, ToolError) as error:
                 await self._failed(plugin, str(error))
             except Exception as error:  # a plugin of somebody's own
-                logger.exception("the plugin %s failed", plugin.name)
+                logger.debug("the plugin %s failed", plugin.name, exc_info=True)
                 await self._failed(plugin, f"{type(error).__name__}: {error}")
 
         await _marked(sandbox, f"mkdir -p {PLUGINS_FOLDER} && touch {_MARK}")
 
     async def _failed(self, plugin: PluginRequirement, problem: str) -> None:
-        await report(self._stream, f"The plugin {plugin.name} could not be set up: {problem}")
+        text, where = f"The plugin {plugin.name} could not be set up: {problem}", self._stream.conversation_id
+        logger.warning("conversation %s: %s", where, text, extra=coded(Trouble.PLUGIN_FAILED, where))
+        await report(self._stream, text)
 
 
 async def _marked(sandbox: SandboxAccess, command: str) -> bool:

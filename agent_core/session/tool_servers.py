@@ -24,6 +24,7 @@ from agent_core.session.settings import SessionSettings
 from agent_core.skills.skill import Skill, SkillLevel
 from agent_core.tools.registry import LiveTools, resolve_tool
 from agent_core.tools.spec import Tool, ToolMakerState
+from agent_core.troubles import Trouble, coded
 
 EXIT_SECONDS = 1.0
 NOT_FOUND = (
@@ -239,7 +240,8 @@ class ToolServers:
                 continue
             self.servers.reported.add((server, reason))
             text = f"MCP server {server!r}: {reason}"
-            logger.warning("conversation %s: %s", self._stream.conversation_id, text)
+            where = self._stream.conversation_id
+            logger.warning("conversation %s: %s", where, text, extra=coded(Trouble.TOOL_SERVER_FAILED, where))
             try:
                 await self._stream.add_event(ToolServerFailed(server=server, detail=text, sign_in=sign_in))
             except (EventStoreError, StreamClosedError) as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agent_core.troubles import Trouble, coded
 from server.auth.identity import Authenticator, Identity
 
 BURST_SECONDS: Final = 4.0
@@ -143,7 +144,7 @@ class Doorkeeper:
         if len(self._logged) > MAX_TRACKED_CLIENTS:
             self._logged.popitem(last=False)
         if now - last >= _MINUTE:
-            logger.warning("%s", text)
+            logger.warning("%s", text, extra=coded(Trouble.WRONG_TOKENS))
 
 
 def address_of(scope: Mapping[str, Any]) -> str:

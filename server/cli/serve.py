@@ -232,14 +232,12 @@ def configure_logging(settings: Settings, *, secrets: Iterable[str] = ()) -> Sec
         handler.setFormatter(TextFormatter(masker, colour=sys.stderr.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    level = settings.log_level.upper()
-    root.setLevel(level)
+    handler.setLevel(settings.log_level.upper())
+    root.setLevel(min(handler.level, logging.INFO))  # what is not shown may be counted
     # It warns of each body that it cannot read; the client is told that, and nobody else has anything to do about it.
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     for name in _QUIET:
-        logging.getLogger(name).setLevel(
-            max(root.level, logging.WARNING) if settings.log_level != "debug" else root.level
-        )
+        logging.getLogger(name).setLevel(logging.DEBUG if settings.log_level == "debug" else logging.WARNING)
     return masker
 
 
@@ -261,6 +259,8 @@ class TextFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         level = record.levelname.lower()
         text = f"{time} {level:<8} {record.name}: {record.getMessage()}"
+        if (code := getattr(record, "code", None)) is not None:
+            text += f" [{code}]"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
         text = self._masker.text(text)

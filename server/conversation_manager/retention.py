@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Self
 from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState
 from agent_core.events.store import parent_of
+from agent_core.troubles import Trouble
 from server.clock import careful_now
 from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
 from server.db.database import Database
@@ -27,7 +28,6 @@ MOST_AT_ONCE: Final = 50
 PAUSE_SECONDS: Final = 2.0
 GRACE_SECONDS: Final = 3600.0
 """What was used within this time is never deleted."""
-REMOVED: Final = "retention_removed"
 """Counter of what was deleted."""
 
 _KEPT_STATES: Final = frozenset(state.value for state in BUSY_STATES | {AgentState.AWAITING_USER_CONFIRMATION})
@@ -152,7 +152,7 @@ class Retention:
             try:
                 has_more = await self._round()
             except DrydockError as error:
-                self._metrics.trouble("retention_failed", f"old conversations could not be deleted: {error}")
+                self._metrics.trouble(Trouble.RETENTION_FAILED, f"old conversations could not be deleted: {error}")
             except Exception:
                 logger.exception("old conversations could not be deleted; the next round tries again")
             await asyncio.sleep(PAUSE_SECONDS if has_more else self._interval)
@@ -170,7 +170,7 @@ class Retention:
                 in_use += 1
             elif await self._manager.delete(one.id, unless_used=True):
                 reasons[one.reason] += 1
-                self._metrics.count(REMOVED)
+                self._metrics.count(Trouble.RETENTION_REMOVED)
         if reasons:
             why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
             kept = f"; {in_use} that are in use stay" if in_use else ""

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -19,6 +20,7 @@ from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
+from agent_core.troubles import Trouble, coded
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import (
     ConversationManager,
@@ -32,7 +34,7 @@ from server.session.activity import Activity, is_idle, is_pause_over
 from server.session.capacity import Capacity
 from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
-from server.session.memory_ceiling import LOOK_SECONDS, MEMORY_CEILING, give_back, give_back_freed, server_memory
+from server.session.memory_ceiling import LOOK_SECONDS, give_back, give_back_freed, server_memory
 from server.session.recorder import BUSY_STATES
 from server.session.recovery import find_unattended, interrupted, resume_interrupted
 from server.session.run_queue import QueuePlace, RunQueue
@@ -97,7 +99,7 @@ class StandaloneConversationManager(ConversationManager):
         self._own(self.guard.run, name="crash-guard")
         self._own(self.queue.run, name="queue")
         self.parts.database.writer.health.watch(self._storage_changed)
-        self.parts.database.writer.health.unreadable = lambda: self.parts.metrics.count("storage_unreadable")
+        self.parts.database.writer.health.unreadable = partial(metrics.trouble, Trouble.STORAGE_UNREADABLE)
         if self.parts.settings.resume_on_start:
             self.queue.close()  # until those who waited have their places again
             self._own(self._recover, name="recovery")
@@ -344,8 +346,6 @@ class StandaloneConversationManager(ConversationManager):
             self._own(start_with_room, name=f"start-with-room:{session.conversation_id}")
 
     def _storage_changed(self, health: StorageHealth) -> None:
-        if health.problem:
-            self.parts.metrics.count(health.code)
         for session in self._sessions.values():
             session.tell_storage(health)
         if not (health.problem or self._is_closing):
@@ -393,20 +393,22 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _keep_reserve(self) -> None:
         """Freeze all sandboxes while there is too little room on the disk."""
-        reserve, frozen = self.parts.sandboxes.reserve, self._frozen
+        reserve, frozen, was_low = self.parts.sandboxes.reserve, self._frozen, False
         while True:
             await asyncio.sleep(reserve.next_look)
             problem = reserve.problem()
             if problem:
+                if not was_low:
+                    self.parts.metrics.trouble(Trouble.DISK_RESERVE, problem, level=logging.ERROR)
                 writing = [one for one in self._sessions.values() if one.is_ready and one not in frozen]
                 if writing:
-                    logger.error("%s", problem)
                     await asyncio.gather(*(session.freeze(problem) for session in writing))
                 frozen.update(writing)
             elif frozen:
                 logger.info("there is room on the disk again: %d sandboxes go on", len(frozen))
                 await asyncio.gather(*(session.thaw() for session in frozen))
                 frozen.clear()
+            was_low = bool(problem)
 
     async def _keep_memory(self) -> None:
         """While memory is short, say so and unload what is idle at once; then start what could not be started."""
@@ -415,7 +417,7 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.sleep(LOOK_SECONDS)
             problem = ceiling.problem()
             if problem:
-                self.parts.metrics.trouble(MEMORY_CEILING, problem)
+                self.parts.metrics.trouble(Trouble.MEMORY_CEILING, problem)
             elif was_reached or ceiling.has_refused:
                 logger.info("there is memory again: what could not begin begins now")
                 ceiling.has_refused, starts = False, 2  # twice: one may have been about to fail
@@ -514,8 +516,10 @@ async def to_its_end(work: Callable[[], Awaitable[None]], name: str, *, pause_se
         try:
             return await work()
         except DrydockError as error:
-            logger.error("%s failed, and begins again in %.0f s: %s", name, pause, error)
+            extra = coded(Trouble.TASK_RESTARTED)
+            logger.error("%s failed, and begins again in %.0f s: %s", name, pause, error, extra=extra)
         except Exception:
-            logger.exception("%s failed, and begins again in %.0f s", name, pause)
+            extra = coded(Trouble.TASK_RESTARTED)
+            logger.exception("%s failed, and begins again in %.0f s", name, pause, extra=extra)
         await asyncio.sleep(pause)
         pause = pause_seconds if time.monotonic() > began + 2 * MAX_PAUSE_SECONDS else min(2 * pause, MAX_PAUSE_SECONDS)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from agent_core.errors import EventStoreError, UnreadableError
+from agent_core.troubles import Trouble, coded
 from server.clock import careful_now
 from server.db.storage_health import file_error
 
@@ -148,7 +149,8 @@ async def drop_blobs(blobs: BlobStore, conversation_id: str) -> None:
     try:
         await blobs.delete(conversation_id)
     except EventStoreError as error:
-        _log.warning("large payloads of the deleted conversation %s are left over for now: %s", conversation_id, error)
+        text = "large payloads of the deleted conversation %s are left over for now: %s"
+        _log.warning(text, conversation_id, error, extra=coded(Trouble.LEFTOVERS_KEPT, conversation_id))
 
 
 def folder_name(conversation_id: str) -> str:

@@ -58,6 +58,14 @@ def prepare_data_dir(data_dir: Path) -> Path:
     return data_dir
 
 
+def last_backup(data_dir: Path) -> float:
+    """When the last backup of this folder was made, in seconds since 1970; 0: never, as far as it is known."""
+    try:
+        return (data_dir / LAST_BACKUP).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def _tighten(data_dir: Path) -> None:
     """First the folder itself: from then on nobody else can reach, or exchange, what is in it."""
     found = data_dir.stat()

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agent_core.errors import EventStoreError
+from agent_core.troubles import Trouble, coded
 from server.auth.secrets import SecretBox
 from server.db.blobs import BlobStore, FolderBlobStore
 from server.db.data_folder import SANDBOXES, InstanceLock, finish_restore, instance_id, prepare_data_dir
@@ -175,10 +176,11 @@ async def _collecting(events: SqlEventStore, blobs: BlobStore, *, is_ours: bool)
             age = time.time() - began if is_ours else ORPHAN_SECONDS
             removed = await blobs.collect(used, older_than_seconds=age)
         except (EventStoreError, OSError) as error:
-            _log.warning("leftover payloads could not be looked for: %s", error)
+            _log.warning("leftover payloads could not be looked for: %s", error, extra=coded(Trouble.LEFTOVERS_KEPT))
         else:
             if removed:
-                _log.info("removed %d payloads that no event refers to", removed)
+                extra = coded(Trouble.LEFTOVERS_REMOVED, times=removed)
+                _log.info("removed %d payloads that no event refers to", removed, extra=extra)
 
     task = asyncio.create_task(collect(), name="blob-collector")
     try:

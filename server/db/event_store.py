@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from agent_core.errors import EventStoreError
 from agent_core.events.store import NewEvent, StoredEvent, belongs_to
+from agent_core.troubles import Trouble, coded
 from server.db import event_rows
 from server.db.blobs import BlobStore, PayloadLostError, drop_blobs
 from server.db.engine import Engines
@@ -144,7 +145,11 @@ class SqlEventStore:
             try:
                 return await self._blobs.get(conversation_id, digest)
             except PayloadLostError as error:
-                _log.error("event %d of conversation %s is lost: %s", event_id, conversation_id, error)
+                text, extra = (
+                    "event %d of conversation %s is lost: %s",
+                    coded(Trouble.EVENT_UNREADABLE, conversation_id),
+                )
+                _log.error(text, event_id, conversation_id, error, extra=extra)
                 return b""
 
     async def blobs_in_use(self) -> dict[str, set[str]]:

@@ -17,6 +17,7 @@ from sqlalchemy import delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import DrydockError
+from agent_core.troubles import Trouble, coded
 from server.db.backup import COPY_NAME
 from server.db.data_folder import PLUGIN_SCRATCH, UNPACKING
 from server.db.database import Database
@@ -43,10 +44,12 @@ async def remove_leftovers(database: Database) -> None:
         files = await asyncio.to_thread(_remove_files, database.data_dir, Path(tempfile.gettempdir()))
         rows = await database.writer.change(_remove_rows)
     except (DrydockError, OSError) as error:
-        logger.warning("what killed processes have left could not be removed: %s", error)
+        extra = coded(Trouble.LEFTOVERS_KEPT)
+        logger.warning("what killed processes have left could not be removed: %s", error, extra=extra)
         return
     if files or rows:
-        logger.info("removed what killed processes have left: %d files and folders, %d rows", files, rows)
+        extra = coded(Trouble.LEFTOVERS_REMOVED, times=files + rows)
+        logger.info("removed what killed processes have left: %d files and folders, %d rows", files, rows, extra=extra)
 
 
 def _remove_files(data_dir: Path, scratch: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Final
 
 from agent_core.errors import DISK_FULL, EventStoreError, storage_code
 from agent_core.events.event import utc_now
+from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ class StorageHealth:
         self.problem = ""
         self.code = ""
         self.since: datetime | None = None
-        self.unreadable: Callable[[], None] = lambda: None
-        """Told of each read that fails because a part of what is stored cannot be read; its owner may set it."""
+        self.unreadable: Callable[[str], None] = lambda _: None
+        """Told, in a sentence, of each read of something that is damaged; its owner may set it."""
         self._watcher: Callable[[StorageHealth], None] = lambda _: None
 
     @property
@@ -48,7 +49,7 @@ class StorageHealth:
         self.code, self.problem = code, problem
         if is_news:
             self.since = utc_now()
-            logger.error("nothing can be stored: %s", problem)
+            logger.error("nothing can be stored: %s", problem, extra=coded(Trouble(code)))
             self._watcher(self)
 
     def worked(self) -> None:

@@ -278,7 +278,7 @@ class Writer:
 
     def _read_failed(self, error: Exception) -> None:
         if is_damage(error):
-            self.health.unreadable()
+            self.health.unreadable(f"A part of the database cannot be read: {explain(error)}")
         self._note(error)
         self._wake.set()  # from now on it is tried whether something can be stored
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.serialization import AnyEvent, from_payload
+from agent_core.troubles import Trouble, coded
 from server.db.event_store import SqlEventStore
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.metrics import ServerMetrics
@@ -37,7 +38,6 @@ AGAIN_SECONDS: Final = 60.0
 TAIL: Final = 100
 
 HELD_BACK: Final = "STATUS$HELD_BACK"
-CRASH_LOOP: Final = "CrashLoop"
 SENTENCE: Final = (
     "This conversation was at work each of the last times that the server ended without warning, and its agent did"
     " nothing in between: it may be what ends the server. So it is held back. It is taken up again, alone, once the"
@@ -166,7 +166,7 @@ class CrashGuard:
             if stored is None or stored["under_way"]:
                 await self._write(record.id, held)
                 await self._tell(record.id, _told())
-            self._metrics.trouble(CRASH_LOOP, "held back: its last lives came to nothing", record.id)
+            self._metrics.trouble(Trouble.CRASH_LOOP, "held back: its last lives came to nothing", record.id)
         return life
 
     async def _judgement(self, record: ConversationRecord, life: Life | None) -> Life:
@@ -268,7 +268,10 @@ class CrashGuard:
                     self.release(first)
                     await self._take_up(first)
             except DrydockError as error:
-                logger.warning("conversation %s, which is held back, is not taken up now: %s", first, error)
+                extra = coded(Trouble.NOT_RESUMED, first)
+                logger.warning(
+                    "conversation %s, which is held back, is not taken up now: %s", first, error, extra=extra
+                )
                 if first not in self._lives and self._judged.get(first) is not None:
                     self._held[first] = _HeldBack(time.monotonic() + AGAIN_SECONDS)
 

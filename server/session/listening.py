@@ -11,6 +11,7 @@ from typing import Final, Self
 
 from agent_core.events.event import Event
 from agent_core.events.stream import EventStream
+from agent_core.troubles import Trouble, coded
 from server.errors import ConfigurationError
 from server.listeners import EventListener, MonitoringListener
 
@@ -50,7 +51,7 @@ class Listeners:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await listener.close()
             except (Exception, SystemExit):
-                logger.exception("the event listener %r did not end well", name)
+                logger.exception("the event listener %r did not end well", name, extra=coded(Trouble.LISTENER_FAILED))
 
     def follow(self, stream: EventStream) -> list[asyncio.Task[None]]:
         """Begin to tell every listener what comes in this conversation; the caller owns the tasks.
@@ -82,7 +83,7 @@ class Listeners:
         try:
             tell()
         except (Exception, SystemExit):
-            logger.exception("the monitoring listener failed")
+            logger.exception("the monitoring listener failed", extra=coded(Trouble.LISTENER_FAILED))
 
 
 async def _tell(name: str, take: TakeEvent, stream: EventStream, after: int) -> None:
@@ -100,6 +101,9 @@ async def _tell(name: str, take: TakeEvent, stream: EventStream, after: int) -> 
                 failures += 1
                 level = logging.ERROR if failures == 1 else logging.DEBUG  # once is enough to find it
                 where = (name, stream.conversation_id, event.id)
-                logger.log(level, "the %s failed in conversation %s at event %d", *where, exc_info=True)
-    if failures:
-        logger.warning("the %s failed at %d events of conversation %s", name, failures, stream.conversation_id)
+                extra = coded(Trouble.LISTENER_FAILED, stream.conversation_id)
+                logger.log(level, "the %s failed in conversation %s at event %d", *where, exc_info=True, extra=extra)
+    if failures > 1:
+        extra = coded(Trouble.LISTENER_FAILED, stream.conversation_id, times=failures - 1)
+        text = "the %s failed at %d events of conversation %s"
+        logger.warning(text, name, failures, stream.conversation_id, extra=extra)

@@ -11,7 +11,8 @@ from typing import Final
 
 from agent_core.controller.usage import metrics_of
 from agent_core.errors import DrydockError, EventStoreError
-from agent_core.events.control import AgentState, AgentStateChanged, ConversationError
+from agent_core.events.classification import ErrorClassification
+from agent_core.events.control import AgentState, AgentStateChanged, ConversationError, LoopDetected
 from agent_core.events.event import Event
 from agent_core.events.llm_events import AgentErrorEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
@@ -19,6 +20,7 @@ from agent_core.events.stream import EventStream
 from agent_core.session.repository import folder_of
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.terminal import TerminalObservation
+from agent_core.troubles import Trouble, trouble_of
 from server.db.repositories.conversations import ConversationRepository
 
 logger = logging.getLogger(__name__)
@@ -49,7 +51,7 @@ class Recorder:
         on_user_message: Callable[[str], None],
         on_activity: Callable[[], None],
         on_step: Callable[[], None],
-        on_trouble: Callable[[str, str], None],
+        on_trouble: Callable[[Trouble, str], None],
         on_state: Callable[[AgentState, int], None],
         on_rest: Callable[[], Awaitable[None]] | None = None,
         branches: BranchKeeper,
@@ -87,10 +89,8 @@ class Recorder:
             )
         if isinstance(event, MessageEvent) and event.source == "user":
             self._on_user_message(event.llm_message.text)
-        if isinstance(event, ConversationError):
-            self._on_trouble(event.code, event.detail)
-        elif isinstance(event, AgentErrorEvent) and event.error_id:
-            self._on_trouble(event.error_id, event.error)
+        if (trouble := _trouble_of(event)) is not None:
+            self._on_trouble(*trouble)
         if isinstance(event, AgentStateChanged):
             self._on_state(event.agent_state, event.id)
             if event.agent_state is not self.recorded_state:
@@ -117,6 +117,21 @@ class Recorder:
             level = logging.DEBUG if error.code else logging.WARNING
             logger.log(level, "the state of conversation %s is not noted yet: %s", self._stream.conversation_id, error)
             self._conversations.touch(self._stream.conversation_id, agent_state=state and state.value)
+
+
+def _trouble_of(event: AnyEvent) -> tuple[Trouble, str] | None:
+    """The trouble that an event tells of, and its sentence; None where there is none, or it is in the log already."""
+    match event:
+        case ConversationError() if (known := trouble_of(event.code)) is not None:
+            return known, event.detail
+        case LoopDetected():
+            return Trouble.STUCK, event.headline
+        case AgentErrorEvent(classification=ErrorClassification.INTERRUPTED):
+            return Trouble.ACTION_STOPPED, event.error
+        case AgentErrorEvent(classification=ErrorClassification.SANDBOX):
+            return Trouble.ACTION_FAILED, event.error
+        case _:
+            return None
 
 
 GIT_SECONDS: Final = 40.0

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from agent_core.errors import DrydockError, EventStoreError
 from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.troubles import Trouble, coded
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.session.crash_guard import CrashGuard
 from server.session.recorder import BUSY_STATES
@@ -54,7 +55,8 @@ async def resume_interrupted(
         except Exception as error:
             queue.leave(ticket)
             bug = None if isinstance(error, DrydockError) else error  # or a record that cannot be read
-            logger.warning("conversation %s could not be resumed: %s", record.id, error, exc_info=bug)
+            extra = coded(Trouble.NOT_RESUMED, record.id)
+            logger.warning("conversation %s could not be resumed: %s", record.id, error, exc_info=bug, extra=extra)
 
     async def has_begun(record: ConversationRecord, ticket: Ticket) -> bool:
         try:
@@ -63,7 +65,8 @@ async def resume_interrupted(
         except EventStoreError as error:
             if not error.code:
                 raise
-            logger.warning("conversation %s cannot be resumed yet: %s", record.id, error)
+            extra = coded(Trouble.NOT_RESUMED, record.id)
+            logger.warning("conversation %s cannot be resumed yet: %s", record.id, error, extra=extra)
             return False
         return True
 
@@ -77,7 +80,8 @@ async def resume_interrupted(
                 await start(record.id)
 
     if records:
-        logger.info("resuming %d conversations that were at work", len(records))
+        extra = coded(Trouble.INTERRUPTED, times=len(records))
+        logger.info("resuming %d conversations that were at work", len(records), extra=extra)
         queue.begin_after(max(record.waiting_number or 0 for record in records))
     await asyncio.gather(*map(guard.holds_back, records), return_exceptions=True)  # what fails here is told below
     async with asyncio.TaskGroup() as group:

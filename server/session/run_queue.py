@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from agent_core.errors import DrydockError
 from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN
+from agent_core.troubles import Trouble
 from server.db.repositories.conversations import ConversationRepository
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
@@ -422,7 +423,7 @@ class RunQueue:
                 continue
             if waiting.told is None and waiting.to_work:
                 text = f"waits for its turn. {turn.text}"
-                self._metrics.trouble("waiting", text, waiting.ticket.conversation_id, level=logging.INFO)
+                self._metrics.trouble(Trouble.WAITING, text, waiting.ticket.conversation_id, level=logging.INFO)
             waiting.told = turn
             self._on_turn(waiting.ticket.conversation_id, turn)
 

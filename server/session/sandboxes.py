@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
 from agent_core.runtime.sandbox import ExtraDeps, Sandbox, SandboxProvider, SandboxSpec
+from agent_core.troubles import Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
 from server.session.memory_ceiling import MemoryCeiling
@@ -285,11 +286,11 @@ class Sandboxes:
 
     async def stop(self, record: ConversationRecord) -> None:
         """End the processes of an unloaded conversation's sandbox; its workspace stays. Failures are logged."""
-        await self._settle(record, "stopped", lambda sandbox: sandbox.stop())
+        await self._settle(record, Trouble.SANDBOX_NOT_STOPPED, lambda sandbox: sandbox.stop())
 
     async def destroy(self, record: ConversationRecord) -> None:
         """Remove a deleted conversation's sandbox. What fails is logged, and tried again until it is done."""
-        if await self._settle(record, "removed", lambda sandbox: sandbox.destroy()):
+        if await self._settle(record, Trouble.SANDBOX_NOT_REMOVED, lambda sandbox: sandbox.destroy()):
             return
         self._unremoved[record.id] = record
         if self._removing is None or self._removing.done():
@@ -299,12 +300,12 @@ class Sandboxes:
         while self._unremoved:
             await asyncio.sleep(AGAIN_SECONDS)
             for record in list(self._unremoved.values()):
-                if not await self._settle(record, "removed", lambda sandbox: sandbox.destroy()):
+                if not await self._settle(record, Trouble.SANDBOX_NOT_REMOVED, lambda sandbox: sandbox.destroy()):
                     break  # the others have the same trouble
                 del self._unremoved[record.id]
 
     async def _settle(
-        self, record: ConversationRecord, what: str, action: Callable[[Sandbox], Awaitable[None]]
+        self, record: ConversationRecord, otherwise: Trouble, action: Callable[[Sandbox], Awaitable[None]]
     ) -> bool:
         if record.sandbox is None:
             return True
@@ -312,8 +313,9 @@ class Sandboxes:
             async with asyncio.timeout(DESTROY_SECONDS):
                 await action(await self.sandbox(record))
         except (DrydockError, TimeoutError) as error:
+            what = "stopped" if otherwise is Trouble.SANDBOX_NOT_STOPPED else "removed"
             problem = f"its sandbox could not be {what}: {error or 'it took too long'}"
-            self._metrics.trouble(f"sandbox_not_{what}", problem, record.id)
+            self._metrics.trouble(otherwise, problem, record.id)
             return False
         return True
 
@@ -336,20 +338,24 @@ class Sandboxes:
     async def _prepare(self, provider: SandboxProvider) -> None:
         try:
             if self._settings.runtime_extra_deps and (reason := (await provider.lacks()).get("extra_deps")) is not None:
-                logger.error("no conversation can begin here with the setting runtime_extra_deps: %s", reason)
+                text = f"no conversation can begin here with the setting runtime_extra_deps: {reason}"
+                self._metrics.trouble(Trouble.DEPS_FAILED, text, level=logging.ERROR)
             await provider.prepare(self._spec("", ChosenSandbox(extra_deps=commands_of(None, self._settings))))
         except DrydockError as error:
-            logger.warning("sandboxes could not be prepared: %s", error)
+            code = (trouble_of(error.code) if isinstance(error, SandboxError) else None) or Trouble.START_FAILED
+            self._metrics.trouble(code, f"sandboxes could not be prepared: {error}")
 
     async def _reap(self, provider: SandboxProvider) -> None:
         try:
             async with asyncio.timeout(REAP_SECONDS):
                 removed = await provider.reap(self._instance_id, await self._known_ids())
         except (DrydockError, TimeoutError) as error:
-            logger.warning("left-over sandboxes could not be removed: %s", error or "it took too long")
+            text = f"left-over sandboxes could not be removed: {error or 'it took too long'}"
+            self._metrics.trouble(Trouble.LEFTOVERS_KEPT, text)
             return
         if removed:
-            logger.info("removed the sandboxes of %d deleted conversations", len(removed))
+            extra = coded(Trouble.LEFTOVERS_REMOVED, times=len(removed))
+            logger.info("removed the sandboxes of %d deleted conversations", len(removed), extra=extra)
 
 
 def _stored_state(record: ConversationRecord, provider: str) -> Mapping[str, Any] | None:

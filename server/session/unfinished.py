@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from agent_core.errors import DrydockError, EventStoreError
+from agent_core.troubles import Trouble, coded
 from server.db.data_folder import SEED_FOLDER
 from server.db.database import Database
 from server.db.storage_health import file_error
@@ -74,7 +75,9 @@ async def _tidy(database: Database, conversation_id: str, *, is_whole: bool) -> 
             await database.conversations.delete(conversation_id)
         _strike(database.data_dir, conversation_id)
     except (EventStoreError, OSError) as error:
-        logger.warning("what the making of conversation %s has left is removed later: %s", conversation_id, error)
+        extra = coded(Trouble.LEFTOVERS_KEPT, conversation_id)
+        text = "what the making of conversation %s has left is removed later: %s"
+        logger.warning(text, conversation_id, error, extra=extra)
     else:
         database.untidy.discard(conversation_id)
 
@@ -88,10 +91,13 @@ async def remove_unfinished_forks(database: Database) -> None:
             if conversation_id not in known:
                 await database.conversations.delete(conversation_id)
                 seed_of(database.data_dir, conversation_id).unlink(missing_ok=True)
-                logger.info("removed conversation %s, which was not whole when the last server ended", conversation_id)
+                extra = coded(Trouble.LEFTOVERS_REMOVED, conversation_id)
+                text = "removed conversation %s, which was not whole when the last server ended"
+                logger.info(text, conversation_id, extra=extra)
             _strike(database.data_dir, conversation_id)
     except (DrydockError, OSError) as error:
-        logger.warning("conversations that were not whole could not be removed: %s", error)
+        extra = coded(Trouble.LEFTOVERS_KEPT)
+        logger.warning("conversations that were not whole could not be removed: %s", error, extra=extra)
 
 
 def _note(data_dir: Path, conversation_id: str) -> None:

@@ -42,7 +42,8 @@ from server.settings.llm_profiles import (
     purpose_problem,
 )
 from server.settings.mcp_config import HIDDEN, HiddenSecretError, McpConfig, agent_servers, read_config
-from server.settings.settings import DEMO_MODEL, MAX_COMMANDS, Settings
+from server.settings.sandbox_settings import MAX_COMMANDS
+from server.settings.settings import DEMO_MODEL, Settings
 from server.settings.text_fields import (
     WEB,
     EnvironmentVariables,

@@ -22,6 +22,7 @@ from agent_core.runtime.channel.connection import ConversationSandbox, SandboxCo
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
+from agent_core.troubles import Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.db.storage_health import StorageHealth
 from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
@@ -508,8 +509,10 @@ class WebSession:
             success = True
         except DrydockError as error:
             # The log and the status say so already; a new message or a restart tries again.
-            code = error.code if isinstance(error, SandboxError) else ""
-            self._metrics.trouble(code or "start_failed", f"could not be started: {error}", self.conversation_id)
+            if trouble_of(type(error).__name__) is None:  # else the recorder says it
+                code = trouble_of(error.code) if isinstance(error, SandboxError) else None
+                text = f"could not be started: {error}"
+                self._metrics.trouble(code or Trouble.START_FAILED, text, self.conversation_id)
             self._owner.start_failed(self, error)
         except Exception:
             # A bug; the clients were told the same way.
@@ -545,7 +548,8 @@ class WebSession:
                 logger.warning("conversation %s: its %s did not come to the end of the log", where, who)
                 await _cancelled(reader)
             elif not reader.cancelled() and (error := reader.exception()) is not None:
-                logger.error("conversation %s: its %s failed", where, who, exc_info=error)
+                extra = coded(Trouble.UNEXPECTED, where)
+                logger.error("conversation %s: its %s failed", where, who, exc_info=error, extra=extra)
 
     def _active(self) -> None:
         self.last_activity = time.monotonic()

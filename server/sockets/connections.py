@@ -16,6 +16,7 @@ from engineio.async_socket import AsyncSocket
 from engineio.exceptions import SocketIsClosedError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agent_core.troubles import Trouble, coded
 from server.http.uvicorn_protocols import CONTROL_KEY, MAX_JOINING_BYTES, WebSocketControl
 
 MEBIBYTE: Final = 1024 * 1024
@@ -157,10 +158,12 @@ class SocketConnection:
         """Whether engine.io is to have it: for what is no packet it drops the connection without ending it."""
         text = message.get("text")
         if text is not None and text[:1] not in _PACKETS:
-            logger.info("a client sent what is no packet; closing its connection")
+            extra = coded(Trouble.WRONG_CLIENT)
+            logger.info("a client sent what is no packet; closing its connection", extra=extra)
             return False
         if not self._has_joined and _bytes_of(message) > self._limits.max_joining_bytes:
-            logger.info("a client sent much before it joined a conversation; closing its connection")
+            extra = coded(Trouble.WRONG_CLIENT)
+            logger.info("a client sent much before it joined a conversation; closing its connection", extra=extra)
             return False
         if text == _UPGRADE and self.polling_id is not None and self.transport_id is None:
             self._on_upgrade(self.polling_id, self)
@@ -177,7 +180,8 @@ class SocketConnection:
         if self._sender is None or self._loop.time() - self._sending_since < limit:
             self._watch = self._loop.call_later(limit / 2, self._look_for_stall)
             return
-        logger.info("a client took nothing for %g s; closing its connection", limit)
+        extra = coded(Trouble.SLOW_CLIENT)
+        logger.info("a client took nothing for %g s; closing its connection", limit, extra=extra)
         self._stalled.add(self._sender)
         self._sender.cancel()
         self.end()

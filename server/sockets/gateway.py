@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.event import utc_now
+from agent_core.troubles import Trouble, coded
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
 from server.errors import ConversationNotFoundError
@@ -251,7 +252,7 @@ class SocketGateway:
             async with asyncio.timeout(END_SECONDS):
                 await self._server.eio.disconnect(connection.outlet.transport_id)
         except TimeoutError:
-            logger.info("a client that polls did not take its last messages")
+            logger.info("a client that polls did not take its last messages", extra=coded(Trouble.SLOW_CLIENT))
             await self._transports.forget(connection.outlet.transport_id)
 
     async def _leave(self, connection_id: str) -> None:

@@ -20,7 +20,17 @@ LAYERS = [
     {"memory", "runtime", "mcp"},
     {"tools", "skills", "security", "llm"},
     {"events"},
-    {"errors", "version", "templates", "destinations", "json_values", "bounded_regex", "lazy_names", "spelling"},
+    {
+        "errors",
+        "troubles",
+        "version",
+        "templates",
+        "destinations",
+        "json_values",
+        "bounded_regex",
+        "lazy_names",
+        "spelling",
+    },
 ]
 """agent_core from the top down: a module may import its own row's own package and the rows below."""
 

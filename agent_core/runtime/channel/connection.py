@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 MAX_NAME: Final = 64
 SESSION: Final = "session"
+LOST: Final = "STATUS$ERROR_RUNTIME_DISCONNECTED"
 _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 
 
@@ -273,7 +274,7 @@ class SandboxConnection:
                 return await self._reattach()
             except SandboxLostError as error:
                 self._attached_before = False
-                self._tell("STATUS$ERROR_RUNTIME_DISCONNECTED", str(error))
+                self._tell(LOST, str(error))
                 if not revive:
                     raise
         elif not revive:
@@ -413,7 +414,7 @@ class SandboxConnection:
             return SandboxError(
                 f"The sandbox did not finish {op} within {limit:g} s; it was told to stop it.", code="request_timeout"
             )
-        self._tell("STATUS$ERROR_RUNTIME_DISCONNECTED", "The sandbox does not answer; it is stopped")
+        self._tell(LOST, "The sandbox does not answer; it is stopped")
         if channel is self._open_channel:
             await self._let_go("the sandbox did not answer")
             await self._stop_silent()

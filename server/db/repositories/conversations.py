@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import EventStoreError
 from agent_core.events.event import utc_now
+from agent_core.troubles import Trouble, coded
 from server.db import event_rows
 from server.db.blobs import BlobStore, drop_blobs
 from server.db.engine import Engines
@@ -274,7 +275,11 @@ class ConversationRepository(TableRepository):
         damaged = damaged_fields(values)
         if damaged:
             if values["id"] not in self._damaged:
-                _log.error("the record of conversation %s is damaged: %s", values["id"], ", ".join(damaged))
+                text, extra = (
+                    "the record of conversation %s is damaged: %s",
+                    coded(Trouble.STORAGE_UNREADABLE, values["id"]),
+                )
+                _log.error(text, values["id"], ", ".join(damaged), extra=extra)
             self._damaged[values["id"]] = ", ".join(damaged)
             values |= {name: _IN_PLACE_OF_DAMAGED[name] for name in damaged}
         else:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from agent_core.security.secrets import StaticSecret
+from agent_core.troubles import Trouble, coded
 from server.auth.secrets import SecretUnreadableError
 from server.db.tables import secrets as table
 from server.db.writer import SealedRepository
@@ -89,7 +90,8 @@ class SecretRepository(SealedRepository):
             try:
                 value = self._box.decrypt(row.sealed, purpose=purpose_of_secret(user_id, row.name))
             except SecretUnreadableError as error:
-                _log.warning("the secret %r of user %r is left out: %s", row.name, user_id, error)
+                extra = coded(Trouble.STORAGE_UNREADABLE)
+                _log.warning("the secret %r of user %r is left out: %s", row.name, user_id, error, extra=extra)
             else:
                 found[row.name] = StaticSecret(secret=SecretStr(value), description=row.description)
         return found

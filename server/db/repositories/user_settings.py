@@ -12,6 +12,7 @@ from sqlalchemy import Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
+from agent_core.troubles import Trouble, coded
 from server.auth.secrets import SEALED, SecretUnreadableError
 from server.db.errors import DatabaseUnreadableError
 from server.db.tables import settings as settings_table
@@ -175,7 +176,8 @@ class SettingsRepository(SealedRepository):
                     self._box.decrypt(document[name], purpose=purpose_of_setting(user_id, name))
                 )
             except SecretUnreadableError as error:
-                _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error)
+                extra = coded(Trouble.STORAGE_UNREADABLE)
+                _log.warning("the setting %s of user %r counts as not set: %s", name, user_id, error, extra=extra)
                 sealed[name] = readable.pop(name)
         return readable, sealed
 

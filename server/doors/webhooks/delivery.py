@@ -13,6 +13,7 @@ from typing import Final
 from agent_core.errors import EventStoreError
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
+from agent_core.troubles import Trouble, coded
 from server.clock import careful_now
 from server.db.repositories.webhooks import StoredWebhook, WebhookChanges, WebhookRepository
 from server.doors.webhooks.sender import DeliveryOutcome, Sender
@@ -103,7 +104,7 @@ class WebhookDelivery:
                 await self._repository.move(self.webhook.id, conversation_id, batch.upto)
             return batch
         while (outcome := await self._sender.send(self.webhook, batch.message_id, batch.body)).problem:
-            await self._failed(outcome)
+            await self._failed(outcome, conversation_id)
             if not self.webhook.active:
                 return None
             await asyncio.sleep(self._wait(outcome))
@@ -115,17 +116,19 @@ class WebhookDelivery:
         self.webhook = replace(self.webhook, **fares)
         return batch
 
-    async def _failed(self, outcome: DeliveryOutcome) -> None:
+    async def _failed(self, outcome: DeliveryOutcome, conversation_id: str) -> None:
         self._failures += 1
         since = self.webhook.failing_since or self._now()
         is_over = outcome.is_gone or self._now() - since >= GIVES_UP_AFTER
         active = self.webhook.active and not is_over
         logger.log(
             logging.WARNING if is_over or self._failures == 1 else logging.DEBUG,
-            "webhook %s: %s%s",
+            "webhook %s, of conversation %s: %s%s",
             self.webhook.id,
+            conversation_id,
             outcome.problem,
             "; nothing more is sent until it is made active again" if is_over else "",
+            extra=coded(Trouble.WEBHOOK_GIVEN_UP if is_over else Trouble.WEBHOOK_FAILED, conversation_id),
         )
         fares: WebhookChanges = {"active": active, "failing_since": since, "problem": outcome.problem}
         await self._repository.update(self.webhook.id, **fares)

@@ -39,6 +39,7 @@ from agent_core.events.schema import UnknownAction, problems_in
 from agent_core.events.serialization import AnyEvent, from_data, to_payload
 from agent_core.events.transient import ClientCall, TextDelta, TextDiscarded, Transient
 from agent_core.security.confirmation import ConfirmationPolicy
+from agent_core.troubles import Trouble
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.dependencies import IdempotencyKey, IdentityDependency, OwnConversation, Services, ServicesDependency
@@ -138,7 +139,7 @@ class _LiveLog(StreamingResponse):
         live_logs, limit = self._services.live_logs, self._services.settings.max_live_logs
         if live_logs[self._user_id] >= limit:
             sentence = f"{limit} live logs of this user are followed already (max_live_logs): end one, and come back"
-            self._services.metrics.trouble("too_many_live_logs", sentence)
+            self._services.metrics.trouble(Trouble.TOO_MANY_LIVE_LOGS, sentence)
             body = {"detail": sentence, "message": sentence}
             raise ReplyError(429, body, headers={"retry-after": str(RETRY_SECONDS)})
         live_logs[self._user_id] += 1

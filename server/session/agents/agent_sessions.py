@@ -43,6 +43,7 @@ from agent_core.session.settings import AgentOptions, SessionSettings
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool
+from agent_core.troubles import Trouble, coded
 from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.database import Database
 from server.db.repositories.conversations import ConversationRecord
@@ -102,7 +103,8 @@ def opened_servers(box: SecretBox, record: ConversationRecord) -> McpConfig | No
     try:
         return read_config(json.loads(box.decrypt(stored, purpose=_purpose(record.id))))
     except SecretUnreadableError as error:
-        logger.warning("the MCP servers of conversation %s are left out: %s", record.id, error)
+        extra = coded(Trouble.TOOL_SERVER_FAILED, record.id)
+        logger.warning("the MCP servers of conversation %s are left out: %s", record.id, error, extra=extra)
         return McpConfig()
 
 

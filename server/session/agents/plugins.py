@@ -28,6 +28,7 @@ from agent_core.session.settings import SessionSettings
 from agent_core.skills.agent_catalog import INHERIT, AgentDefinition
 from agent_core.skills.context import AgentContext
 from agent_core.skills.skill import Skill
+from agent_core.troubles import Trouble, coded
 from server.db.data_folder import PLUGIN_SCRATCH
 from server.db.database import Database
 from server.db.errors import DatabaseError
@@ -249,11 +250,15 @@ class Plugins:
                     known.append(made.stored)
                     self._failures.pop(source, None)
                 except DrydockError as error:
-                    logger.warning("the plugin %s of the setting plugins is left out: %s", source.url, error)
+                    extra = coded(Trouble.PLUGIN_FAILED)
+                    logger.warning(
+                        "the plugin %s of the setting plugins is left out: %s", source.url, error, extra=extra
+                    )
                     problem = SkillValidationError(f"plugin {source.url}: {error}", path=source.url)
                     self._failures[source] = _Failure(time.monotonic(), problem)
         except Exception:
-            logger.exception("the plugins of the setting plugins could not be installed")
+            extra = coded(Trouble.PLUGIN_FAILED)
+            logger.exception("the plugins of the setting plugins could not be installed", extra=extra)
 
     async def _known_of_server(self) -> tuple[list[StoredPlugin], list[PluginSource]]:
         stored = {(one.source, one.commit, one.path): one for one in await self._stored.all(SERVER)}

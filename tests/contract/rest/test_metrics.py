@@ -31,7 +31,7 @@ async def test_a_model_that_refuses_is_counted_and_said_once(
         conversation = await server.create(initial_user_msg="hi")
 
         async def is_counted() -> bool:
-            return "drydock_troubles_total{" in (await server.get("/metrics")).text
+            return 'code="LLMAuthenticationError"} 1.0' in (await server.get("/metrics")).text
 
         await server.until(is_counted, seconds=MODEL_SECONDS)
         (line,) = [record.getMessage() for record in caplog.records if record.name == "server.metrics"]

@@ -101,7 +101,7 @@ async def test_each_start_is_logged_with_its_success_and_duration(
         patched.setattr(SandboxConnection, "start", fail)
         with pytest.raises(SandboxError):
             await stage.begin()
-    assert started(caplog) == [{"level": "ERROR", "success": False, "restored_state": True}]
+    assert started(caplog) == [{"level": "INFO", "success": False, "restored_state": True}]
     await stage.end()
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 
 from agent_core.events.masking import SecretMasker
+from agent_core.troubles import Trouble, coded
 from server.cli.serve import JsonFormatter, TextFormatter
 
 
@@ -35,6 +36,14 @@ def test_a_json_line_is_one_object_with_the_extra_fields() -> None:
     assert data["level"] == "warning"
     assert data["message"] == "text\nof two lines"
     assert data["conversation"] == "abc"
+
+
+def test_the_code_of_bad_luck_ends_its_line() -> None:
+    found = record("nothing can be stored")
+    vars(found).update(coded(Trouble.DISK_FULL, "c1"))
+    assert TextFormatter(SecretMasker(), colour=False).format(found).endswith("nothing can be stored [disk_full]")
+    data = json.loads(JsonFormatter(SecretMasker()).format(found))
+    assert (data["code"], data["conversation_id"]) == ("disk_full", "c1")
 
 
 def test_secrets_are_masked_in_messages_and_tracebacks() -> None:

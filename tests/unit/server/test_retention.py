@@ -15,10 +15,11 @@ import pytest
 from sqlalchemy import text
 
 from agent_core.testing.store_contract import new_events
+from agent_core.troubles import Trouble
 from server.auth.identity import Identity
 from server.cli.doctor import doctor
 from server.conversation_manager import retention as retention_module
-from server.conversation_manager.retention import MOST_AT_ONCE, REMOVED, Doomed, Retention, RetentionLimits, doomed
+from server.conversation_manager.retention import MOST_AT_ONCE, Doomed, Retention, RetentionLimits, doomed
 from server.db.repositories.conversations import ConversationUse
 from server.metrics import ServerMetrics
 from server.session.run_queue import QueuePlace
@@ -107,10 +108,10 @@ async def test_what_is_in_use_stays_and_the_rest_goes_with_everything(
             await asyncio.sleep(0.01)
         await house.database.conversations.update(name, last_updated_at=ago(40))
     async with retaining(house, retention_days=30) as metrics:
-        await until(lambda: metrics.troubles(REMOVED) == 1)
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 1)
         await asyncio.sleep(0.05)  # some more rounds
     assert await house.database.conversations.ids() == {"connected", "loaded", "new"}
-    assert metrics.troubles(REMOVED) == 1
+    assert metrics.troubles(Trouble.RETENTION_REMOVED) == 1
     assert await house.database.events.last_id("old") == -1
     assert not (house.database.data_dir / "blobs/old").exists()
     assert not seed.exists()
@@ -123,7 +124,7 @@ async def test_many_go_in_rounds_of_bounded_size(house: House, monkeypatch: pyte
     for number in range(2 * MOST_AT_ONCE + 5):
         await house.new(f"c{number}", created_at=ago(10 + number))
     async with retaining(house, retention_user_conversations=2) as metrics:
-        await until(lambda: metrics.troubles(REMOVED) == 2 * MOST_AT_ONCE + 3)
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 2 * MOST_AT_ONCE + 3)
     assert await house.database.conversations.ids() == {"c0", "c1"}
 
 
@@ -149,10 +150,10 @@ async def test_sizes_of_users_and_in_all_count_logs_with_payloads_and_sub_agents
         await house.new(name, user_id=user, created_at=ago({"a1": 9, "a2": 8, "b1": 7}[name]))
         await house.database.events.append(f"{name}~helper", new_events(b"x" * 2_000_000))
     async with retaining(house, retention_user_mb=3) as metrics:
-        await until(lambda: metrics.troubles(REMOVED) == 1)
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 1)
     assert await house.database.conversations.ids() == {"a2", "b1"}
     async with retaining(house, retention_total_mb=3) as metrics:
-        await until(lambda: metrics.troubles(REMOVED) == 1)
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 1)
     assert await house.database.conversations.ids() == {"b1"}
 
 
@@ -165,7 +166,7 @@ async def test_a_deletion_that_was_broken_off_is_finished_by_the_next_server(mak
         assert record is not None
         await house.manager.parts.sandboxes.destroy(record)
     async with make_house() as house, retaining(house, retention_days=1) as metrics:
-        await until(lambda: metrics.troubles(REMOVED) == 1)
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 1)
         assert await house.database.conversations.ids() == set()
 
 

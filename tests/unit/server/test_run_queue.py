@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN
+from agent_core.troubles import Trouble
 from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
@@ -148,7 +149,7 @@ async def test_who_waits_is_told_its_place_as_it_moves_and_when_its_turn_has_com
         assert queue.told["dan"][0] == QueuePlace(
             3, WAITING_FOR_TURN, "Third in line: 1 agent is at work, as many as this server has room for."
         )
-        assert queue.metrics.troubles("waiting") == 3, "one line for each, not for each place"
+        assert queue.metrics.troubles(Trouble.WAITING) == 3, "one line for each, not for each place"
 
 
 async def test_a_sandbox_at_rest_makes_room_for_one_that_works(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from agent_core.errors import SandboxError
 from agent_core.runtime.sandbox import Sandbox, SandboxStatus
 from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.troubles import Trouble
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import DeferredSandbox
@@ -236,4 +237,4 @@ async def test_a_sandbox_that_cannot_be_removed_now_is_removed_once_it_can(
         assert await sandbox.poll() is SandboxStatus.RUNNING
         engine_is_there = True
         await until(lambda: provider.sandboxes["i", "a"].status is SandboxStatus.ABSENT)
-    assert metrics.troubles("sandbox_not_removed") >= 2
+    assert metrics.troubles(Trouble.SANDBOX_NOT_REMOVED) >= 2

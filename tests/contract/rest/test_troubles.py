@@ -1,0 +1,106 @@
+"""Bad luck is a state: each time a sentence for its user, one line in the log with the conversation, one count."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+
+import pytest
+
+from agent_core.errors import SandboxError
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeBehaviour, FakeProvider, FakeRequest
+from agent_core.testing.model_server import ModelRequest, ModelServer
+from agent_core.testing.model_turns import Turn, call, fail, say
+from server.cli.serve import TextFormatter
+from server.errors import INTERNAL
+from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
+
+SECONDS = 30.0
+COUNTED = re.compile(r'^drydock_troubles_total\{code="([^"]+)"\} ([1-9]\d*)\.0$', re.MULTILINE)
+
+
+async def counted(server: Server) -> dict[str, int]:
+    """What was counted, but for what each conversation may have."""
+    found = COUNTED.findall((await server.get("/metrics")).text)
+    return {code: int(times) for code, times in found if code != "waiting"}
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Code and conversation of each line that tells of bad luck; "" for one without a code."""
+    return [
+        (str(getattr(one, "code", "")), getattr(one, "conversation_id", ""))
+        for one in caplog.records
+        if one.levelno >= logging.WARNING and not one.name.startswith(("asyncio", "httpx"))
+    ]
+
+
+def model_turn(request: ModelRequest) -> Turn:
+    text = json.dumps(request.json)
+    if "be refused" in text:
+        return fail(400, "no such option: sk-not-to-be-shown")
+    return call("terminal", {"command": "lose the sandbox"}) if "was lost" not in text else say("done")
+
+
+async def test_each_has_its_sentence_its_line_and_its_count(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is told to whoever asks, written to the log, and counted, in one server, one after the other."""
+    provider = FakeProvider(handlers={"workspace.facts": facts, "shell.kill": kill})
+
+    async def lose(request: FakeRequest) -> FakeAnswer:
+        if "lose" in str(request.args.get("command")):
+            await list(provider.sandboxes.values())[-1].kill()
+        return await shell(request)
+
+    provider.handlers["shell.run"] = lose
+    caplog.set_level(logging.INFO)
+    async with ModelServer(model_turn) as model, make_server(provider, generate_titles=False) as server:
+        before: dict[str, int] = {}
+        written: list[logging.LogRecord] = []
+
+        async def happens(ident: str, sentence: str, *codes: str) -> None:
+            """Its user reads the sentence, and for each of the codes there is one line, and one more is counted."""
+
+            async def is_told() -> bool:
+                return sentence in json.dumps(await server.events(ident)) + json.dumps(await server.info(ident))
+
+            async def is_counted() -> bool:
+                return set(codes) <= (await counted(server)).keys() - before.keys()
+
+            await server.until(is_told, seconds=SECONDS)
+            await server.until(is_counted, seconds=SECONDS)
+            found = await counted(server)
+            assert {code: times for code, times in found.items() if code not in before} == dict.fromkeys(codes, 1)
+            assert {code: found[code] for code in before} == before
+            assert sorted(lines(caplog)) == sorted((code, ident) for code in codes)
+            before.update(found)
+            written.extend(caplog.records)
+            caplog.clear()
+
+        settings = {"llm_model": "openai/x", "llm_base_url": model.url, "llm_api_key": "sk-not-to-be-shown"}
+        assert (await server.post("/api/settings", json=settings)).status_code == 200
+
+        provider.behaviour = FakeBehaviour(error=SandboxError("No image.", code="image_missing", fix="Build it."))
+        await happens(await server.create(), "No image.", "image_missing")
+        provider.behaviour = FakeBehaviour(error=SandboxError("Strange.", code="of_somebody_elses"))
+        await happens(await server.create(), "Strange.", "start_failed")
+        provider.behaviour = FakeBehaviour()
+        await happens(await server.create(initial_user_msg="be refused"), "no such option", "LLMBadRequestError")
+        ident = await server.create(initial_user_msg="lose it")
+        await happens(ident, "was lost while this ran", "sandbox_lost", "action_failed")
+
+        def fails(*_: object, **__: object) -> None:
+            raise KeyError("sk-not-to-be-shown")
+
+        monkeypatch.setattr(server.app.services.manager, "live", fails)
+        answer = await server.get(f"/api/conversations/{ident}")
+        monkeypatch.undo()
+        assert (answer.status_code, answer.json()) == (500, {"detail": INTERNAL})
+        assert (await counted(server))["unexpected_error"] == 1
+        assert len(lines(caplog)) == 1
+        assert ident in caplog.records[-1].getMessage()
+        shown = TextFormatter(server.app.log_masker, colour=False)
+        text = "\n".join(shown.format(record) for record in [*written, *caplog.records])
+        assert "KeyError" in text
+        assert "sk-not-to-be-shown" not in text
