@@ -40,6 +40,11 @@ chaos: ## Kill a server at every point, RUNS times (500) with local sandboxes an
 	@.venv/bin/python -m tests.chaos --provider local --runs $(or $(RUNS),500) --start $(or $(SEED),0)
 	@.venv/bin/python -m tests.chaos --provider docker --runs $(or $(DOCKER_RUNS),100) --start $(or $(SEED),0)
 
+storage: ## Have the storage fail at the n-th call, for all that a server is asked for and at rest (OF_EACH calls of each kind, SEED)
+	@scripts/setup --dev
+	@.venv/bin/python -m tests.storage.at_rest $(if $(OF_EACH),--of-each $(OF_EACH)) --seed $(or $(SEED),0)
+	@.venv/bin/python -m tests.storage $(if $(OF_EACH),--of-each $(OF_EACH)) --seed $(or $(SEED),0)
+
 bench: ## Measure the budgets, print a table, write JSON
 	@scripts/setup --dev
 	@env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m bench
@@ -58,4 +63,4 @@ clean: ## Remove everything that was made here, except data
 	rm -rf frontend_stub/node_modules frontend_stub/dist tests/mcp_servers/node_modules
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help run setup sandbox-image browser-image check test lint types format page-types chaos bench soak lock clean
+.PHONY: help run setup sandbox-image browser-image check test lint types format page-types chaos storage bench soak lock clean

@@ -388,8 +388,8 @@ class DrydockClient:
         return Following(
             conversation_id,
             Connector(
-                lambda position, seconds: LiveConnection.open(
-                    self._http.base_url, conversation_id, position, self._http.headers, seconds
+                lambda position, seen_at, seconds: LiveConnection.open(
+                    self._http.base_url, conversation_id, position, seen_at, self._http.headers, seconds
                 ),
                 lambda: self.conversation(conversation_id),
                 self._followings,

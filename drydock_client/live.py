@@ -43,11 +43,12 @@ CONNECT_SECONDS: Final = 20.0
 class Connector(NamedTuple):
     """What a `Following` needs of its client.
 
-    `open` connects behind an event, within so many seconds; `check` asks for the conversation, so that whatever is
-    wrong has a clear answer; `opened` are the followings that have, or may have, a connection.
+    `open` connects behind an event, which had this timestamp ("": not known), within so many seconds; `check` asks for
+    the conversation, so that whatever is wrong has a clear answer; `opened` are the followings that have, or may have,
+    a connection.
     """
 
-    open: Callable[[int, float], Awaitable[LiveConnection]]
+    open: Callable[[int, str, float], Awaitable[LiveConnection]]
     check: Callable[[], Awaitable[object]]
     opened: set[Following]
 
@@ -65,6 +66,7 @@ class Following:
     ) -> None:
         self.conversation_id = conversation_id
         self.position = after
+        self._seen_at = ""
         self._connector = connector
         self._live = live
         self._limit = reconnect_seconds
@@ -107,10 +109,15 @@ class Following:
             self._empty = 0
             item = read_frame(*frame)
             if isinstance(item, Resync):  # the log is another one than that which was followed
-                self.position = self._newest_state = -1
+                self.position, self._seen_at = -1, ""
+                self._newest_state = -1
                 self._last_state = None
                 await self._let_go()
-            if (taken := self._taken(item)) is not None:
+            position = self.position
+            taken = self._taken(item)
+            if self.position > position:
+                self._seen_at = str(frame[1].get("timestamp", ""))
+            if taken is not None:
                 return taken
         raise StopAsyncIteration
 
@@ -138,7 +145,7 @@ class Following:
             await asyncio.sleep(delay * random.uniform(0.5, 1.5))  # noqa: S311 - spreads clients, guards nothing
         while True:
             try:
-                return await self._connector.open(self.position, CONNECT_SECONDS)
+                return await self._connector.open(self.position, self._seen_at, CONNECT_SECONDS)
             except (LiveConnectionRefused, UnreachableError) as error:
                 problem = self._judged(error)
                 if loop.time() + delay > end:
@@ -188,9 +195,9 @@ class LiveConnection:
 
     @classmethod
     async def open(
-        cls, base_url: str, conversation_id: str, after: int, headers: Mapping[str, str], seconds: float
+        cls, base_url: str, conversation_id: str, after: int, seen_at: str, headers: Mapping[str, str], seconds: float
     ) -> Self:
-        """Connect and join, to be told what came after the event `after`.
+        """Connect and join, to be told what came after the event `after`, which had the timestamp `seen_at`.
 
         Raises `LiveConnectionRefused`, `UnreachableError` where there is none in time, `NotDrydockError` for another
         server.
@@ -198,7 +205,7 @@ class LiveConnection:
         from websockets.asyncio.client import connect  # its home; imported late, like httpx
         from websockets.exceptions import InvalidHandshake, InvalidMessage, WebSocketException
 
-        place = {"conversation_id": conversation_id, "latest_event_id": after}
+        place = {"conversation_id": conversation_id, "latest_event_id": after, "latest_event_timestamp": seen_at}
         query = urlencode({**place, "providers_set": "", "EIO": "4", "transport": "websocket"})
         url = f"ws{base_url.removeprefix('http')}/socket.io/?{query}"
         try:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
+from weakref import WeakKeyDictionary
 
 from agent_core.errors import DISK_FULL, DrydockError, EventStoreError, SandboxError
 from agent_core.events.branches import Rewind
@@ -50,6 +51,7 @@ _STOPPED = (
     ChangeAgentState(agent_state=AgentState.STOPPED, source="user"),
     AgentStateChanged(agent_state=AgentState.STOPPED),
 )
+FIRST_WAIT_FOR_ROOM = 0.5
 DELETED = StatusNotice("CONVERSATION$NOT_FOUND", "The conversation was deleted.", "error")
 
 
@@ -68,6 +70,7 @@ class StandaloneConversationManager(ConversationManager):
         self._frozen = set[WebSession]()
         self._is_closing = False
         self._unwanted: set[str] = set()
+        self._waits_for_room = WeakKeyDictionary[WebSession, float]()
         settings = parts.settings
         self.guard = CrashGuard(
             self._conversations,
@@ -338,9 +341,10 @@ class StandaloneConversationManager(ConversationManager):
         if isinstance(error, EventStoreError) and error.code and not self.parts.database.writer.health.problem:
             self._own(session.start_again, name=f"start-again:{session.conversation_id}")
         elif isinstance(error, SandboxError) and error.code == DISK_FULL:
+            limit = self._waits_for_room[session] = self._waits_for_room.get(session, FIRST_WAIT_FOR_ROOM) * 2
 
             async def start_with_room() -> None:
-                await self.parts.sandboxes.reserve.until_more_room()
+                await self.parts.sandboxes.reserve.until_more_room(limit)
                 await session.start_again()
 
             self._own(start_with_room, name=f"start-with-room:{session.conversation_id}")

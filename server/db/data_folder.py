@@ -127,8 +127,19 @@ def finish_restore(data_dir: Path) -> Path | None:
     """Finish an exchange of everything in the folder, if one was begun; returns where the old contents are.
 
     It is begun by renaming a folder with the new contents to `RESTORING` and a name. Killed at any point it is
-    finished by the next call. Sandboxes stay where the instance stays the same. Needs the lock.
+    finished by the next call; `DataDirectoryError` where the disk does not let it. Sandboxes stay where the instance
+    stays the same. Needs the lock.
     """
+    try:
+        return _finish_restore(data_dir)
+    except OSError as error:
+        raise DataDirectoryError(
+            f"what is being restored cannot be put into its place in {data_dir} ({error.strerror or error}); nothing is"
+            " lost: see to that disk, and start the server, which finishes it"
+        ) from error
+
+
+def _finish_restore(data_dir: Path) -> Path | None:
     for fresh in sorted(data_dir.glob(f"{RESTORING}*")):
         old = data_dir / (REPLACED + fresh.name.removeprefix(RESTORING))
         old.mkdir(mode=_FOLDER, exist_ok=True)

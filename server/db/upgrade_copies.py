@@ -52,15 +52,17 @@ class UpgradeCopies:
             temporary.rename(target)
             sync_folder(self._folder)
         except (sqlite3.Error, OSError) as error:
-            for left in self._folder.glob(".*"):
-                with suppress(OSError):
-                    left.unlink()
             raise DatabaseError(
                 f"the database could not be copied to {self._folder} before the upgrade of its schema ({error}); "
                 "nothing was changed: see to that disk and start again"
             ) from error
+        finally:
+            for left in self._folder.glob(".*"):
+                with suppress(OSError):
+                    left.unlink()
         for old in self._copies()[:-KEPT]:
-            old.unlink(missing_ok=True)
+            with suppress(OSError):  # it goes with the next upgrade
+                old.unlink(missing_ok=True)
         _log.info("the database, whose schema is %s, was copied to %s before its upgrade", revision, target)
         return target
 

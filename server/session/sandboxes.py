@@ -71,9 +71,9 @@ class DiskReserve:
         if problem := self.problem():
             raise SandboxError(problem, code="disk_reserve")
 
-    async def until_more_room(self) -> None:
-        """Wait until somebody has freed space on a disk that was full; at most for a while, as quotas are not seen."""
-        last, before = time.monotonic() + _LONGEST_WAIT, self._free_on_each()
+    async def until_more_room(self, limit_seconds: float) -> None:
+        """Wait until somebody has freed space on a disk that was full; not for ever, as quotas are not seen."""
+        last, before = time.monotonic() + min(limit_seconds, _LONGEST_WAIT), self._free_on_each()
         while time.monotonic() < last:
             await asyncio.sleep(_LONGEST / 4)
             found = self._free_on_each()

@@ -29,10 +29,14 @@ _CONVERSATION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """Parameters of a handshake: events after the id `after` (-1: all), at most `replay_limit` (None: no limit)."""
+    """Parameters of a handshake: events after the id `after` (-1: all), at most `replay_limit` (None: no limit).
+
+    `seen_at` is the timestamp that the event `after` has for the client; "": it does not say.
+    """
 
     conversation_id: str
     after: int
+    seen_at: str
     replay_limit: int | None
     identity: Identity
 
@@ -51,7 +55,8 @@ def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> 
         raise JoinRefusedError("invalid_session_api_key")
     if _CONVERSATION_ID.fullmatch(conversation_id) is None:
         raise JoinRefusedError(f"Conversation {conversation_id[:128]} not found", data=NOT_FOUND)
-    return Handshake(conversation_id, after, _replay_limit(_first(query, "replay_limit")), identity)
+    seen_at, replay_limit = _first(query, "latest_event_timestamp"), _replay_limit(_first(query, "replay_limit"))
+    return Handshake(conversation_id, after, "" if seen_at in ABSENT else seen_at, replay_limit, identity)
 
 
 def _first(query: Mapping[str, list[str]], name: str) -> str:

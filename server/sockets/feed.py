@@ -25,7 +25,7 @@ from server.http.turnstile import Turnstile
 from server.sockets.connections import SocketLimits
 from server.sockets.conversations import JoinedConversation
 from server.sockets.outlet import Outlet
-from server.wire.envelope import to_wire
+from server.wire.envelope import to_wire, wire_time
 from server.wire.frames import (
     EventFrame,
     client_call_frame,
@@ -54,9 +54,9 @@ logger = logging.getLogger(__name__)
 class Feed:
     """Sends one client its conversation: the history after `after`, then live events, each once and in order.
 
-    It goes on from session to session. A client that falls further behind than its `replay_limit`, or is beyond the
-    log, is told to read elsewhere (``oh_resync``). Of all that send their histories one sends a few frames at a time,
-    through `histories`.
+    It goes on from session to session. A client that falls further behind than its `replay_limit`, is beyond the log,
+    or has seen another event there (at `seen_at`) is told to read elsewhere (``oh_resync``). Of all that send their
+    histories one sends a few frames at a time, through `histories`.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class Feed:
         outlet: Outlet,
         *,
         after: int,
+        seen_at: str = "",
         replay_limit: int | None = None,
         limits: SocketLimits,
         histories: Turnstile | None = None,
@@ -76,6 +77,7 @@ class Feed:
         self._limits = limits
         self._clock = clock
         self._position = after
+        self._seen_at = seen_at
         self._replay_limit = replay_limit
         self._replay: HistoryReplay | None = None
         self._replay_start = -1
@@ -88,6 +90,8 @@ class Feed:
         """Feed until there will be no more streams; `EventStoreError` where the log cannot be read several times."""
         stream = await self._joined.next_stream(None)
         if stream is not None:
+            if await self._has_seen_another(stream):
+                await self._resync(stream, is_unknown=True)
             await self._begin(stream)
         while stream is not None:
             while not await self._follow(stream):
@@ -113,9 +117,16 @@ class Feed:
         behind = stream.last_id - self._position
         return behind < 0 or (self._replay_limit is not None and behind > self._replay_limit)
 
-    async def _resync(self, stream: EventStream) -> None:
+    async def _has_seen_another(self, stream: EventStream) -> bool:
+        """Whether the log has lost its end since, and grown beyond the client's position again."""
+        if not self._seen_at or not 0 <= self._position <= stream.last_id:
+            return False
+        page = await stream.page_before(before=self._position + 1)
+        return bool(page) and wire_time(page[0].timestamp) != self._seen_at
+
+    async def _resync(self, stream: EventStream, *, is_unknown: bool = False) -> None:
         last, position = stream.last_id, self._position
-        if position > last:
+        if is_unknown or position > last:
             frame = resync_frame("unknown_position", latest_event_id=position, start_id=0, end_id=last)
         else:
             end = last - (self._replay_limit or 0)

@@ -198,6 +198,7 @@ class SocketGateway:
             joined,
             outlet,
             after=handshake.after,
+            seen_at=handshake.seen_at,
             replay_limit=handshake.replay_limit,
             limits=self.limits,
             histories=self._histories,

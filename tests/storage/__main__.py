@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import sys
 import tempfile
 import time
@@ -11,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.storage.faults import build
-from tests.storage.sweep import CALLS, Outcome, Sweep, Trial, sweeping, trials
+from tests.storage.sweep import CALLS, ERRORS, NEVER, Outcome, Sweep, Trial, evenly, sweeping, trials
 
 
 async def main(options: argparse.Namespace) -> int:
@@ -32,20 +33,20 @@ async def main(options: argparse.Namespace) -> int:
 
 
 async def _all_of(sweep: Sweep, what: str, options: argparse.Namespace, outcomes: list[Outcome]) -> None:
-    began, done = time.perf_counter(), Counter[str]()
-    ended = set[str](CALLS) - set(options.calls or CALLS)
-    for some in trials(what, options.errors):
-        if some[0].call in ended or some[0].skip >= options.most:
-            continue
-        for trial in some:
-            outcome = await sweep.carry_out(trial)
-            if outcome.failed:
-                outcomes.append(outcome)
-                done[trial.call] += 1
-            elif not trial.lasts:
-                ended.add(trial.call)
-            _tell(trial, outcome)
-    _say(f"{what}: {dict(done)} in {time.perf_counter() - began:.0f} s")
+    began, done, chance = time.perf_counter(), Counter[str](), random.Random(options.seed)
+    counts = dict[str, int]()
+    for call in options.calls or CALLS:
+        counted = await sweep.carry_out(Trial(what, call, ERRORS[call][0], NEVER, lasts=False))
+        _tell(counted.trial, counted)
+        counts[call] = counted.calls
+        for skip in evenly(counted.calls, options.of_each, chance):
+            for trial in trials(what, call, skip, options.errors):
+                outcome = await sweep.carry_out(trial)
+                if outcome.failed:
+                    outcomes.append(outcome)
+                    done[call] += 1
+                _tell(trial, outcome)
+    _say(f"{what}: {dict(done)} trials, of {counts} calls, in {time.perf_counter() - began:.0f} s")
 
 
 def _tell(trial: Trial, outcome: Outcome) -> None:
@@ -63,5 +64,6 @@ if __name__ == "__main__":
     parser.add_argument("things", nargs="*", help="what is asked for (default: all)")
     parser.add_argument("--calls", nargs="*", choices=CALLS, help="which calls fail (default: all)")
     parser.add_argument("--errors", type=int, default=1, help="how many errors of each call (default: one, in turn)")
-    parser.add_argument("--most", type=int, default=400, help="up to which number of a call (default: 400)")
+    parser.add_argument("--of-each", type=int, default=NEVER, help="how many calls of each kind, evenly spread")
+    parser.add_argument("--seed", type=int, default=0, help="which of them")
     sys.exit(asyncio.run(main(parser.parse_args())))

@@ -8,7 +8,7 @@ gap and every action has one answer; and the server goes on by itself.
 from __future__ import annotations
 
 import asyncio
-import json
+import random
 import sqlite3
 import time
 import uuid
@@ -41,6 +41,8 @@ ERRORS = {
     "read": ("EIO",),
 }
 LIMIT_SECONDS = 60.0
+NEVER = 10**9
+"""More calls than there are."""
 BIG = "a long message " * 80_000  # over a megabyte: kept as a blob
 _ANSWERS = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
 _STATES = "SELECT id, agent_state FROM conversations"
@@ -71,10 +73,11 @@ class Trial:
 
 @dataclass
 class Outcome:
-    """What came of a trial: which path failed (None: there were not so many calls), the answer, and what is wrong."""
+    """What came of a trial: which paths failed, of how many calls, the answer, and what is wrong."""
 
     trial: Trial
     failed: list[str] = field(default_factory=list)
+    calls: int = 0
     status: int = 0
     findings: list[str] = field(default_factory=list)
 
@@ -141,7 +144,9 @@ class Sweep:
                 if trial.lasts or trial.what.startswith(("message", "new")):
                     await asyncio.sleep(0.15)  # an agent at work meets it, too
             finally:
-                outcome.failed = [path for _, failed, path in self.faults.calls() if failed]
+                calls = self.faults.calls()
+                outcome.calls = len(calls)
+                outcome.failed = [path for _, failed, path in calls if failed]
                 self.faults.switch("")
             outcome.status = answer.status_code
             await self._until(self._ready, "it does not go on: /ready still refuses")
@@ -424,13 +429,15 @@ async def sweeping(library: Path, folder: Path) -> AsyncIterator[Sweep]:
             await server.close()
 
 
-def trials(what: str, errors: int) -> Iterator[tuple[Trial, ...]]:
-    """For each call and each number: the trials of it; `errors` of each call's errors are tried."""
-    for name in CALLS:
-        for skip in range(400):
-            chosen = ERRORS[name][:errors] if errors > 1 else (ERRORS[name][skip % len(ERRORS[name])],)
-            yield tuple(Trial(what, name, error, skip, lasts) for error in chosen for lasts in (False, True))
+def evenly(count: int, most: int, chance: random.Random) -> list[int]:
+    """At most so many of the numbers below `count`, one by chance out of each part of the same length."""
+    if count <= most:
+        return list(range(count))
+    return [min(count - 1, int((part + chance.random()) * count / most)) for part in range(most)]
 
 
-def json_line(outcome: Outcome) -> str:
-    return json.dumps({"trial": outcome.trial.text, "status": outcome.status, "failed": outcome.failed[:3]})
+def trials(what: str, call: str, skip: int, errors: int) -> Iterator[Trial]:
+    """The trials of one call; `errors` of its errors are tried, once and from then on."""
+    for error in ERRORS[call][:errors] if errors > 1 else (ERRORS[call][skip % len(ERRORS[call])],):
+        for lasts in (False, True):
+            yield Trial(what, call, error, skip, lasts)

@@ -85,6 +85,7 @@ export class LiveLine {
       },
       {
         latestEventId: () => this.#view.model.lastEventId,
+        latestEventTimestamp: () => this.#view.model.lastEventTimestamp,
         onConnect: () => {
           this.#retryDelay = RETRY_FIRST_MILLISECONDS;
           this.#view.dispatch({ type: "connection", connection: "live" });

@@ -7,6 +7,8 @@ import type { ClientAction, SendAnswer } from "../protocol/client-actions";
 export interface LineEvents {
   /** The newest event id the page has: asked for before every connection, so that a replay starts after it. */
   readonly latestEventId: () => number;
+  /** When that event was, as the server wrote it: a log that has lost its end has another one there. */
+  readonly latestEventTimestamp: () => string;
   readonly onConnect: () => void;
   /** The connection broke and is being mended without our doing. */
   readonly onDrop: () => void;
@@ -46,6 +48,7 @@ const CONNECT_TIMEOUT_MILLISECONDS = 10_000;
 export const openLine: OpenLine = (options, events) => {
   const query = () => ({
     latest_event_id: String(events.latestEventId()),
+    latest_event_timestamp: events.latestEventTimestamp(),
     conversation_id: options.conversationId,
     providers_set: "",
     session_api_key: options.sessionApiKey ?? "null",

@@ -36,7 +36,7 @@ const AWAKE: ReadonlySet<AgentState> = new Set([
 const CAN_WAIT: ReadonlySet<AgentState> = new Set(["loading", "running", "user_confirmed"]);
 
 export function takeState(model: ConversationModel, frame: StateFrame, at: number): void {
-  const isNew = frame.id !== null && noteId(model, frame.id);
+  const isNew = frame.id !== null && noteId(model, frame.id, frame.timestamp);
   // A replay sends the newest state last, though older than other events; an older state never overrides it.
   if (frame.id !== null && frame.id < model.agentStateId) return;
   if (frame.id !== null) model.agentStateId = frame.id;

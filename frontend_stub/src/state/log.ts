@@ -10,7 +10,7 @@ import { settle } from "./streams";
 import { addEvent } from "./timeline";
 
 export function takeEvent(model: ConversationModel, event: ConversationEvent): void {
-  if (!noteId(model, event.id)) return;
+  if (!noteId(model, event.id, event.timestamp)) return;
   model.history.push(event);
   model.retry = "";
   addEvent(model.timeline, event);
@@ -41,8 +41,8 @@ export function prependHistory(model: ConversationModel, frames: readonly Frame[
   model.older = hasMore ? "more" : "none";
   const events: ConversationEvent[] = [];
   for (const frame of frames) {
-    if (frame.kind === "event" && noteId(model, frame.event.id)) events.push(frame.event);
-    if (frame.kind === "state" && frame.id !== null && noteId(model, frame.id)) {
+    if (frame.kind === "event" && noteId(model, frame.event.id, frame.event.timestamp)) events.push(frame.event);
+    if (frame.kind === "state" && frame.id !== null && noteId(model, frame.id, frame.timestamp)) {
       takeHistoricState(model, frame, frame.id);
       if (frame.state === "error") events.push(errorLine(frame));
     }

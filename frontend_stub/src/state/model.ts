@@ -53,6 +53,7 @@ export interface ConversationModel {
   history: ConversationEvent[];
   /** Greatest event id received; -1 for none. */
   lastEventId: number;
+  lastEventTimestamp: string;
   /** `unknown` until the first page of history is there. */
   older: "unknown" | "more" | "loading" | "none";
   /** How often older history was put in front of the timeline. */
@@ -112,6 +113,7 @@ export function createModel(conversationId: string): ConversationModel {
     seen: new Set(),
     history: [],
     lastEventId: -1,
+    lastEventTimestamp: "",
     older: "unknown",
     prepends: 0,
     agentState: "loading",
@@ -134,9 +136,12 @@ export function createModel(conversationId: string): ConversationModel {
 }
 
 /** Notes an id. False when the event was drawn before: a replay may overlap what the page has. */
-export function noteId(model: ConversationModel, id: number): boolean {
+export function noteId(model: ConversationModel, id: number, timestamp: string | null): boolean {
   if (model.seen.has(id)) return false;
   model.seen.add(id);
-  if (id > model.lastEventId) model.lastEventId = id;
+  if (id > model.lastEventId) {
+    model.lastEventId = id;
+    model.lastEventTimestamp = timestamp ?? "";
+  }
   return true;
 }

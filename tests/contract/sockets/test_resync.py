@@ -16,6 +16,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta, TextDelta
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from server.sockets.connections import SocketLimits
+from server.wire.envelope import wire_time
 from tests.contract.sockets.loopback import Loopback, refusal_of, serving, until
 from tests.contract.sockets.test_slow_clients import slow_client
 
@@ -49,6 +50,23 @@ async def test_a_position_beyond_the_log_is_told_with_what_there_is_to_read(coun
             await stream.add_event(said("live"))
             await client.until_id(count)
             assert client.ids == [count]
+
+
+async def test_a_log_that_has_another_event_at_the_position_is_told_and_the_same_one_needs_no_word() -> None:
+    """Its end was lost, and it has grown beyond the client's position again."""
+    async with serving() as loopback:
+        stream = await fill(loopback, 5)
+        (event,) = await stream.page_before(before=4, limit=1)
+        seen_at = wire_time(event.timestamp)
+        async with loopback.client(after=3, latest_event_timestamp=seen_at) as same:
+            await same.until_id(4)
+            assert same.resyncs == []
+        async with loopback.client(after=3, latest_event_timestamp="2026-01-01T00:00:00.000000Z") as other:
+            await until(lambda: other.resyncs)
+            assert other.resyncs == [{"reason": "unknown_position", "latest_event_id": 3, "start_id": 0, "end_id": 4}]
+            await stream.add_event(said("live"))
+            await other.until_id(5)
+            assert other.ids == [5]
 
 
 @pytest.mark.parametrize("after", [-1, 0, 3, 4])

@@ -19,6 +19,7 @@ from tests.integration.server.conftest import MakeProcess, ServerProcess, create
 from tests.storage.faults import Faults, build
 from tests.storage.sweep import Trial, sweeping
 
+ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, os, sqlite3, sys
 folder, control = os.environ["STORAGE_FAULTS_FOLDER"], os.environ["STORAGE_FAULTS_CONTROL"]
@@ -175,3 +176,12 @@ async def test_whatever_call_fails_the_request_is_done_or_refused_in_words_and_n
     assert {one.trial.text: one.findings for one in outcomes if one.findings} == {}
     assert [one.trial.text for one in outcomes if not one.failed] == [], "there are so many calls"
     assert left == []
+
+
+@pytest.mark.timeout(180)
+def test_an_upgrade_a_backup_and_a_restore_are_whole_or_not_done_whatever_call_fails() -> None:
+    """One call of some kinds, of those that `make storage` tries."""
+    things = ["upgrade", "backup again", "restore over another"]
+    sample = [sys.executable, "-m", "tests.storage.at_rest", *things, "--of-each", "1", "--calls", "write", "rename"]
+    run = subprocess.run(sample, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -52,7 +52,7 @@ class PlayedClient(DrydockClient):
         self.was_paused_again = asyncio.Event()
         self.was_decided = asyncio.Event()
 
-    async def _open(self, position: int, seconds: float) -> LiveConnection:
+    async def _open(self, position: int, seen_at: str, seconds: float) -> LiveConnection:
         return PlayedLine(next(self._lines))
 
     def follow(
