@@ -14,7 +14,7 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
 from server.session.sandboxes import DiskReserve
-from tests.contract.rest.conftest import serving
+from tests.contract.rest.conftest import MODEL_SECONDS, serving
 
 MEGABYTE = 1024**2
 FULL = FakeBehaviour(error=SandboxError("The sandbox did not start.", code="disk_full", fix="Free some space."))
@@ -62,7 +62,7 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
         async def is_told() -> bool:
             return "kept in reserve" in (await server.client.get(f"/api/conversations/{ident}/events?limit=100")).text
 
-        await server.until(is_told)
+        await server.until(is_told, seconds=MODEL_SECONDS)  # by the first call that the model wants
         filling.unlink()
 
         async def goes_on() -> bool:
