@@ -159,25 +159,26 @@ def _install(
         try:
             problem = _until_it_ends(client, container, spec, tell, abandoned)
             state = client.inspect_container(container)["State"]
+            is_over = time.monotonic() - began >= max(1, round(spec.extra_deps.limit_seconds))
+            if not problem and state["ExitCode"] in _KILLED and is_over and not state.get("OOMKilled"):
+                problem = f"they had not ended after {spec.extra_deps.limit_seconds:g} s (runtime_extra_deps_seconds)"
+            if not problem and state["ExitCode"] != 0:
+                more = ", out of memory" if state.get("OOMKilled") else ""
+                problem = f"they ended with exit code {state['ExitCode']}{more}"
+            if problem:
+                words = str(client.logs(container, tail=30), "utf-8", "replace").strip()[-_TAIL_CHARS:]
+                raise SandboxError(
+                    f"{failed} {problem}; the last words of the commands: {words or '(none)'}.",
+                    code="deps_failed",
+                    fix="Mend the commands in runtime_extra_deps, or leave them out, and begin a conversation with that.",
+                )
+            repository, _, tag = name.partition(":")
+            client.commit(container, repository=repository, tag=tag)
         except Exception as error:
             if refusal_of(error) not in (404, 409):
                 raise
             # Not as the engine says it, which would be taken for a sandbox that is to be made again.
             raise SandboxError(f"{failed} its container was removed meanwhile.", code="deps_failed") from None
-        is_over = time.monotonic() - began >= max(1, round(spec.extra_deps.limit_seconds))
-        if not problem and state["ExitCode"] in _KILLED and is_over and not state.get("OOMKilled"):
-            problem = f"they had not ended after {spec.extra_deps.limit_seconds:g} s (runtime_extra_deps_seconds)"
-        if not problem and state["ExitCode"] != 0:
-            problem = f"they ended with exit code {state['ExitCode']}{', out of memory' * bool(state.get('OOMKilled'))}"
-        if problem:
-            words = str(client.logs(container, tail=30), "utf-8", "replace").strip()[-_TAIL_CHARS:]
-            raise SandboxError(
-                f"{failed} {problem}; the last words of the commands: {words or '(none)'}.",
-                code="deps_failed",
-                fix="Mend the commands in runtime_extra_deps, or leave them out, and begin a conversation with that.",
-            )
-        repository, _, tag = name.partition(":")
-        client.commit(container, repository=repository, tag=tag)
     finally:
         unless_gone(client.remove_container, container, v=True, force=True)
     _forget_old_ones(client, spec.instance_id)
