@@ -32,6 +32,7 @@ _LOOK_SECONDS: Final = 2.0
 _LINE_CHARS: Final = 200
 _TAIL_CHARS: Final = 1500
 _KILLED: Final = (124, 137, 143)
+_FIX: Final = "Mend the commands in runtime_extra_deps, or leave them out, and begin a conversation with that."
 _RIGHTS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETFCAP", "SETGID", "SETUID")
 """What package managers need of root's rights; the sandbox itself gets none of them."""
 
@@ -170,7 +171,7 @@ def _install(
                 raise SandboxError(
                     f"{failed} {problem}; the last words of the commands: {words or '(none)'}.",
                     code="deps_failed",
-                    fix="Mend the commands in runtime_extra_deps, or leave them out, and begin a conversation with that.",
+                    fix=_FIX,
                 )
             repository, _, tag = name.partition(":")
             client.commit(container, repository=repository, tag=tag)

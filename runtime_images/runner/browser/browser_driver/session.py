@@ -150,11 +150,17 @@ class BrowserSession:
 
         if domains == self._allowed or self._context is None:
             return
+        routing = asyncio.ensure_future(route(self._context))
         try:
-            await asyncio.wait_for(route(self._context), _ANSWER_SECONDS)
-        except asyncio.TimeoutError:
+            # On a machine that is busy it may take long; one that does not even say its version stands still.
+            while not (await asyncio.wait({routing}, timeout=_ANSWER_SECONDS))[0]:
+                if not await self.answers():
+                    raise NoBrowserError("Chromium did not react any more; it is started anew with the next call")
+            routing.result()
+        except BaseException:
+            routing.cancel()
             await self.end()
-            raise NoBrowserError("Chromium did not react any more; it is started anew with the next call") from None
+            raise
 
     async def end(self) -> None:
         tabs, browser, playwright = self._tabs, self._browser, self._playwright
