@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 
 from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.events.branches import Rewind
-from agent_core.events.llm_events import MessageEvent, ObservationEvent
+from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
@@ -61,9 +61,9 @@ class ConversationSnapshots:
         self._rewinding = rewinding
 
     def observe(self, event: AnyEvent) -> None:
-        """Take a stored event into account: since the user's first message behind the last action nothing was done."""
+        """Take a stored event into account: between the last action and the user's first message nothing was done."""
         self._position = event.id
-        if isinstance(event, ObservationEvent | Rewind):
+        if isinstance(event, ActionEvent | ObservationEvent | Rewind):
             self._request_id = None
         elif isinstance(event, MessageEvent) and event.source == "user" and self._request_id is None:
             self._request_id = event.id
@@ -108,7 +108,10 @@ async def keep(sandbox: SandboxAccess, conversation_id: str, event_id: int) -> s
 
 
 async def restore(sandbox: SandboxAccess, conversation_id: str, moments: list[int]) -> Restored:
-    """Make the files as they were at the newest of these moments of which they are kept; may be repeated."""
+    """Make the files as they were at the one of these moments that was kept last; may be repeated.
+
+    That need not be the one with the highest id: after a crash, or beside others, an action ends late.
+    """
     names = {name_of(conversation_id, moment): moment for moment in moments}
     try:
         args = {"names": list(names), "keep": f"{conversation_id}:present"}
@@ -124,7 +127,7 @@ async def restore(sandbox: SandboxAccess, conversation_id: str, moments: list[in
 
 
 async def packed(sandbox: SandboxAccess, conversation_id: str, moments: list[int]) -> AsyncIterator[bytes]:
-    """A tar file, in parts, of the files at the newest of these moments, else as they are; raises as the others do."""
+    """A tar file, in parts, of the files at the moment kept last, else as they are; raises as the others do."""
     names = [name_of(conversation_id, moment) for moment in moments]
     offset, is_whole, file = 0, False, uuid.uuid4().hex
     while not is_whole:

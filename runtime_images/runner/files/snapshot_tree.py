@@ -101,8 +101,9 @@ class Tree:
         self._store.keep_same(name)
         return True
 
-    def first_stored(self, names: List[str]) -> Optional[str]:
-        return next((name for name in names if self._store.has(name)), None)
+    def last_taken(self, names: List[str]) -> Optional[str]:
+        """Which of these names was taken last: one whose operation ended late may have a lower number than others."""
+        return self._store.last_kept(set(names))
 
     def forget(self, is_lost: Callable[[str], bool]) -> None:
         """Forget those of these names; their contents go with the oldest."""
@@ -261,10 +262,14 @@ class TreeStore:
                 pairs = [line.rstrip("\n").rpartition(" ") for line in file if line.endswith("\n")]
         except FileNotFoundError:
             pairs = []
-        self._names = {name: digest for name, _, digest in pairs if os.path.exists(self._place("lists", digest))}
+        self._names: Dict[str, str] = {}  # in the order in which they were kept last
+        for name, _, digest in pairs:
+            self._names.pop(name, None)
+            if os.path.exists(self._place("lists", digest)):
+                self._names[name] = digest
 
-    def has(self, name: str) -> bool:
-        return name in self._names
+    def last_kept(self, names: Set[str]) -> Optional[str]:
+        return next((name for name in reversed(list(self._names)) if name in names), None)
 
     def keep(self, name: str, entries: Lists) -> None:
         plain = json.dumps(entries, sort_keys=True, separators=(",", ":")).encode()

@@ -110,7 +110,7 @@ class Snapshots:
 
         def work() -> Reply:
             tree = self._tree()
-            name = tree.first_stored(names)
+            name = tree.last_taken(names)
             if name is None:
                 return Reply({"restored": None, "written": 0, "removed": 0})
             present = tree.take(keep)
@@ -132,7 +132,7 @@ class Snapshots:
             if offset == 0:
                 tree = self._tree()
                 self._forget_unread()
-                name = tree.first_stored(names)
+                name = tree.last_taken(names)
                 if name is None:
                     tree.take(keep)
                 try:

@@ -51,6 +51,19 @@ def test_the_first_name_that_is_known_counts_and_the_present_is_kept(client: Cli
     assert back(client, "none") == {"restored": None, "written": 0, "removed": 0}
 
 
+def test_of_several_names_the_one_that_was_kept_last_counts(client: Client, workspace: Path) -> None:
+    client.call("workspace.snapshot", name="c:3")
+    client.call("workspace.snapshot", name="c:2")
+    run(client, "echo late > a", "c:1")  # an action that a crash has kept from being carried out until then
+    assert back(client, "c:3", "c:2", "c:1")["restored"] == "c:1"
+    assert (workspace / "a").read_text() == "late\n"
+    (workspace / "a").write_text("again")
+    client.call("workspace.snapshot", name="c:2")
+    assert back(client, "c:3", "c:1")["restored"] == "c:1"
+    assert back(client, "c:3", "c:2", "c:1")["restored"] == "c:2"
+    assert (workspace / "a").read_text() == "again"
+
+
 def test_version_control_and_what_tools_make_again_are_left_alone(client: Client, workspace: Path) -> None:
     for folder in (".git", "node_modules", "sub/.venv"):
         (workspace / folder).mkdir(parents=True)

@@ -45,7 +45,14 @@ def test_what_has_not_changed_is_kept_under_the_other_name_too(workspace: Worksp
     workspace.tree.restore("second", present)
     assert (workspace.root / "sub/file").read_text() == "one"
     again = Tree(str(workspace.root), TreeStore(str(workspace.store)))
-    assert all(again.first_stored([name]) for name in ("first", "second", "third"))
+    assert all(again.last_taken([name]) for name in ("first", "second", "third"))
+
+
+def test_the_order_in_which_names_were_kept_outlives_the_process(workspace: Workspace) -> None:
+    for name in ("one", "two", "one"):
+        workspace.tree.take(name)
+    again = Tree(str(workspace.root), TreeStore(str(workspace.store)))
+    assert workspace.tree.last_taken(["two", "one"]) == again.last_taken(["two", "one"]) == "one"
 
 
 def _replace(root: Path) -> None:
@@ -89,7 +96,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 def test_every_change_is_seen(workspace: Workspace, change: str) -> None:
     CHANGES[change](workspace.root)
     assert not workspace.tree.take_unchanged("second", LIMIT)
-    assert not workspace.tree.first_stored(["second"])
+    assert not workspace.tree.last_taken(["second"])
 
 
 def test_a_file_that_was_written_a_moment_before_it_was_kept_is_read_again(workspace: Workspace) -> None:
@@ -113,7 +120,7 @@ def test_before_anything_was_kept_and_after_files_were_brought_back_nothing_is_k
 def test_names_are_kept_within_their_number_and_the_newest_stay(workspace: Workspace) -> None:
     for number in range(600):
         assert workspace.tree.take_unchanged(f"name {number}", LIMIT)
-    assert workspace.tree.first_stored(["name 599"])
-    assert not workspace.tree.first_stored(["name 0"])
+    assert workspace.tree.last_taken(["name 599"])
+    assert not workspace.tree.last_taken(["name 0"])
     again = Tree(str(workspace.root), TreeStore(str(workspace.store)))
-    assert again.first_stored(["name 599"])
+    assert again.last_taken(["name 599"])
