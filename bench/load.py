@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -30,6 +32,8 @@ class Load:
     database_mb: float
     wal_mb: float
     gauges: dict[str, float]
+    opened: dict[str, int]
+    """What the descriptors are: files by their names, sockets by whom they lead to."""
 
     def __getitem__(self, name: str) -> float:
         """A figure by its name: one of the process, or a gauge."""
@@ -41,15 +45,32 @@ async def look(server: Server, client: httpx.AsyncClient) -> Load:
     answer = await client.get("/metrics")
     answer.raise_for_status()
     process = _PROC / str(server.pid)
+    opened = await asyncio.to_thread(opened_by, server.pid, server.url)
     return Load(
         memory_mb=resident_kb(server.pid) / 1024,
-        descriptors=sum(1 for _ in (process / "fd").iterdir()),
+        descriptors=opened.total(),
         threads=sum(1 for _ in (process / "task").iterdir()),
         processes=await asyncio.to_thread(processes_of, server.data_dir),
         database_mb=_megabytes(server.data_dir / "drydock.db"),
         wal_mb=_megabytes(server.data_dir / "drydock.db-wal"),
         gauges={name: float(value) for name, value in _GAUGE.findall(answer.text)},
+        opened=dict(opened),
     )
+
+
+def opened_by(pid: int, url: str) -> Counter[str]:
+    """A server's open descriptors by what they are: its clients' connections, those to others, files, and so on."""
+    process, listening = _PROC / str(pid), urlsplit(url).port
+    lines = [line.split() for line in (process / "net/tcp").read_text().splitlines()[1:]]
+    ours = {line[9]: int(line[1].rpartition(":")[2], 16) == listening for line in lines}
+    found = Counter[str]()
+    for descriptor in (process / "fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            kind, _, number = str(descriptor.readlink()).strip("]").partition(":[")
+            if kind == "socket":
+                kind = {None: "local socket", True: "client", False: "connection"}[ours.get(number)]
+            found[Path(kind).name] += 1
+    return found
 
 
 def processes_of(data_dir: Path) -> int:

@@ -16,7 +16,7 @@ from bench.soak import BOUNDS, Outcome, Plan
 
 ROOT = Path(__file__).parents[3]
 RUN_SECONDS = 180.0
-NOTHING = Load(0.0, 0, 0, 0, 0.0, 0.0, {})
+NOTHING = Load(0.0, 0, 0, 0, 0.0, 0.0, {}, {})
 
 
 @pytest.mark.timeout(RUN_SECONDS)
