@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from itertools import islice
+from traceback import format_exception, format_tb
 from typing import Any, ClassVar, Final
 
 from fastapi import FastAPI, Request
@@ -14,8 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError, UnreadableError
+from agent_core.events.masking import SecretMasker
 from agent_core.spelling import UNKNOWN_OPTION, meant_at
-from agent_core.troubles import trouble_of
+from agent_core.troubles import Trouble, coded, trouble_of
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +27,12 @@ broke_off: Final = ContextVar("broke_off", default=False)
 
 ANSWER_STATUS: Final = {"unknown": 404, "loading": 503}
 """The statuses of answers to calls that were not taken, by the code of the error; all others are conflicts."""
+
+SENT: Final = "drydock.sent"
+"""Key of a request's scope: the JSON value that its client has sent."""
+_HIDDEN_TEXTS: Final = 200
+"""Of a body with more texts than that, a fault's line shows nothing but the places."""
+_ID: Final = "conversation_id"
 
 INTERNAL: Final = "Internal server error; the server's log has the details."
 
@@ -157,7 +166,7 @@ async def _answer(request: Request, error: Exception) -> Response:
             _write_down(request, error)
             status = status_of(error)
             return JSONResponse({"detail": str(error), "message": str(error)}, status, headers=_retry_later(status))
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    _write_down_fault(request, error)
     return JSONResponse({"detail": INTERNAL}, 500)
 
 
@@ -168,7 +177,32 @@ def _write_down(request: Request, error: DrydockError) -> None:
     if code is None:
         logger.log(log_level(error), "%s", text)
         return
-    request.app.state.services.metrics.trouble(code, text, request.path_params.get("conversation_id", ""))
+    request.app.state.services.metrics.trouble(code, text, request.path_params.get(_ID, ""))
+
+
+def _write_down_fault(request: Request, error: Exception) -> None:
+    """Write it to the log with its traceback, without what the client has sent: that may be a secret."""
+    what, extra = f"{request.method} {request.url.path}", coded(Trouble.UNEXPECTED, request.path_params.get(_ID, ""))
+    if SENT not in request.scope:
+        logger.error("%s failed", what, exc_info=error, extra=extra)
+        return
+    sent = list(islice(_texts_in(request.scope[SENT]), _HIDDEN_TEXTS + 1))
+    if len(sent) <= _HIDDEN_TEXTS:
+        text = SecretMasker(sent).text("".join(format_exception(error)))
+    else:
+        text = "".join([*format_tb(error.__traceback__), type(error).__name__])
+    logger.error("%s failed\n%s", what, text, extra=extra)
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _texts_in(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts_in(one)
 
 
 def _retry_later(status: int) -> Mapping[str, str] | None:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from server.errors import SENT
 from server.http.files import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
 from server.wire.json_data import MAX_VALUES, read_document
@@ -92,7 +93,8 @@ class _StrictRequest(Request):
     async def json(self) -> Any:
         """The body's value; a body that is no JSON at all is left to FastAPI to report."""
         try:
-            return await read_document(await self.body(), max_values=self.max_values)
+            value = self.scope[SENT] = await read_document(await self.body(), max_values=self.max_values)
+            return value
         except WireError as error:
             raise _refusal(["body"], str(error)) from error
 

@@ -18,6 +18,8 @@ from server.session.sandboxes import Sandboxes
 logger = logging.getLogger(__name__)
 
 PAGE = 100
+_NAMED = 20
+"""As many are named in the line that tells how many there are."""
 AGAIN_SECONDS = 5.0
 """After so long it is tried again to resume a conversation while nothing can be stored or read."""
 
@@ -81,7 +83,8 @@ async def resume_interrupted(
 
     if records:
         extra = coded(Trouble.INTERRUPTED, times=len(records))
-        logger.info("resuming %d conversations that were at work", len(records), extra=extra)
+        which = ", ".join(record.id for record in records[:_NAMED]) + ", …" * (len(records) > _NAMED)
+        logger.info("resuming %d conversations that were at work: %s", len(records), which, extra=extra)
         queue.begin_after(max(record.waiting_number or 0 for record in records))
     await asyncio.gather(*map(guard.holds_back, records), return_exceptions=True)  # what fails here is told below
     async with asyncio.TaskGroup() as group:

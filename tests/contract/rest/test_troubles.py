@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -13,6 +14,7 @@ from agent_core.testing.fake_sandbox import FakeAnswer, FakeBehaviour, FakeProvi
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, say
 from server.cli.serve import TextFormatter
+from server.db.repositories.user_settings import StoredSettings
 from server.errors import INTERNAL
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 
@@ -98,9 +100,31 @@ async def test_each_has_its_sentence_its_line_and_its_count(
         monkeypatch.undo()
         assert (answer.status_code, answer.json()) == (500, {"detail": INTERNAL})
         assert (await counted(server))["unexpected_error"] == 1
-        assert len(lines(caplog)) == 1
+        assert lines(caplog) == [("unexpected_error", ident)]
         assert ident in caplog.records[-1].getMessage()
         shown = TextFormatter(server.app.log_masker, colour=False)
         text = "\n".join(shown.format(record) for record in [*written, *caplog.records])
         assert "KeyError" in text
         assert "sk-not-to-be-shown" not in text
+
+
+@pytest.mark.parametrize("others", [0, 300])
+async def test_a_fault_shows_nothing_of_what_its_client_has_sent(
+    server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """Also not what nobody knows yet to be a secret."""
+
+    async def fails(change: Callable[[None], StoredSettings], *_: object, **__: object) -> None:
+        raise KeyError(change(None).llm_api_key)
+
+    monkeypatch.setattr(server.app.services.database.settings, "change", fails)
+    body = {"llm_api_key": "sk-not-to-be-shown", "disabled_skills": [f"skill {number}" for number in range(others)]}
+    answer = await server.post("/api/settings", json=body)
+    assert (answer.status_code, answer.json()) == (500, {"detail": INTERNAL})
+    assert await counted(server) == {"unexpected_error": 1}
+    assert lines(caplog) == [("unexpected_error", "")]
+    text = caplog.text
+    assert "POST /api/settings failed" in text
+    assert "in store_settings" in text
+    assert "KeyError" in text
+    assert "not-to-be-shown" not in text

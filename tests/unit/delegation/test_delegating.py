@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent_core.events.llm_events import MessageEvent, ObservationEvent, SystemPromptEvent
 from agent_core.testing.model_turns import calls, say
 from agent_core.tools.delegate import DelegateObservation, TaskObservation
+from agent_core.troubles import Trouble
 from tests.unit.delegation.family import GO, done, family, hand_out, results, run, spawn, task
 
 
@@ -110,7 +113,7 @@ async def test_the_result_is_the_last_message_where_a_sub_agent_does_not_finish_
     assert (seen.status, seen.result, seen.is_error) == ("completed", "It is in the file.", False)
 
 
-async def test_a_failed_sub_agent_is_an_error_among_the_results_of_the_others() -> None:
+async def test_a_failed_sub_agent_is_an_error_among_the_results_of_the_others(caplog: pytest.LogCaptureFixture) -> None:
     lines = {
         GO: [calls(spawn("a", "b")), calls(hand_out(a="do a", b="do b")), done()],
         "do a": [run("ls")],
@@ -131,3 +134,5 @@ async def test_a_failed_sub_agent_is_an_error_among_the_results_of_the_others() 
         and event.observation.command == "delegate"
     ]
     assert seen.failed == ["a"]
+    said = [(one.code, one.conversation_id) for one in caplog.records if hasattr(one, "code")]  # type: ignore[attr-defined]
+    assert [(code, log.split("~")[0]) for code, log in said] == [(Trouble.SUBAGENT_FAILED, "c")]
