@@ -35,6 +35,15 @@ class Load:
     opened: dict[str, int]
     """What the descriptors are: files by their names, sockets by whom they lead to."""
 
+    @property
+    def kept_connections(self) -> int:
+        """Connections to a model server: as many as there were calls at once, each reused before a new one is made."""
+        return self.opened.get("connection", 0)
+
+    @property
+    def other_descriptors(self) -> int:
+        return self.descriptors - self.kept_connections
+
     def __getitem__(self, name: str) -> float:
         """A figure by its name: one of the process, or a gauge."""
         return float(self.gauges[name] if name in self.gauges else getattr(self, name))

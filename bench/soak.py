@@ -39,13 +39,15 @@ from bench.stage import Stage
 BOUNDS: Final = {
     "memory_mb": 32.0,
     "drydock_tasks": 30.0,
-    "descriptors": 30.0,
+    "other_descriptors": 30.0,
     "threads": 4.0,
     "drydock_sessions": 30.0,
     "processes": 60.0,
     "wal_mb": 16.0,
 }
-"""What may be added in an hour."""
+"""What may be added in an hour. The descriptors are those that are no kept connections to the model server."""
+SPARE_CONNECTIONS: Final = 8
+"""What may be kept to the model server beyond one for each agent at work."""
 
 THINK_SECONDS: Final = 0.5
 COMMAND_SECONDS: Final = 2.0
@@ -160,11 +162,13 @@ class Soak:
         async with self._client:
             await self._fill()
             before = await look(self._server, self._client)
-            self._say(f"{len(self._pool)} conversations after {time.monotonic() - self._began:.0f} s: the time begins")
-            self._began = time.monotonic()
+            self._say(f"{len(self._pool)} conversations after {time.monotonic() - self._began:.0f} s")
             lives = [self._again(self._work, number) for number in range(self._plan.at_work)]
             watchers = [self._again(self._watch, number) for number in range(self._plan.clients - self._plan.at_work)]
             people = [asyncio.create_task(life) for life in (*lives, *watchers)]
+            await self._come_to_speed()
+            self._say(f"{self.done['tasks']} tasks after {time.monotonic() - self._began:.0f} s: the time begins")
+            self._began = time.monotonic()
             looking = asyncio.create_task(self._look_on())
             try:
                 await asyncio.wait({looking}, timeout=self._plan.seconds)
@@ -176,6 +180,13 @@ class Soak:
                 raise error
             self._say("the time is over: every conversation is deleted")
             self.left = await self._clear(before)
+
+    async def _come_to_speed(self) -> None:
+        """Wait until there are as many tasks done as users: they all began with one, and none had ended yet."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._plan.task_seconds):
+                while self.done["tasks"] <= self._plan.at_work:  # noqa: ASYNC110 - a wait for what others count
+                    await asyncio.sleep(0.2)
 
     async def _again(self, live: Callable[[], Awaitable[None]], number: int) -> None:
         await asyncio.sleep(number * self._plan.warm_seconds / 4 / self._plan.clients)  # not all in one moment
@@ -370,7 +381,9 @@ class Outcome:
         """What grows faster than it may; nothing in a run too short to tell."""
         if self.plan.minutes < JUDGED_MINUTES:
             return []
-        return [name for name, line in self.slopes.items() if line.exceeds(BOUNDS[name])]
+        found = [name for name, line in self.slopes.items() if line.exceeds(BOUNDS[name])]
+        kept = max((one.load.kept_connections for one in self.looks), default=0)
+        return [*found, "kept_connections"] if kept > self.plan.at_work + SPARE_CONNECTIONS else found
 
     def figures(self) -> list[Figure]:
         """One row for each slope, in units an hour."""
