@@ -105,6 +105,7 @@ class Application:
         sessions = PageSessions(self.token) if self.token is not None and page.is_foreign and own is None else None
         self._authenticator = own or OneTokenAuthenticator(self.token, sessions=sessions)
         self._keeper = Doorkeeper(self._authenticator)
+        self._page_scripts = page.scripts
         shown: ASGIApp = page
         if sessions is not None:
             shown = SignIn(page, keeper=self._keeper, sessions=sessions)
@@ -156,6 +157,7 @@ class Application:
                 origins=origins,
                 keeper=self._keeper,
                 shortage=self.services.sandboxes.memory.problem,
+                scripts=self._page_scripts,
             )
             self._handler = Preview(
                 _for_other_origins(gate, self.settings.allowed_origins),

@@ -95,6 +95,8 @@ TOO_MANY_CONVERSATIONS: Final = "AGENT_ERROR$TOO_MANY_CONVERSATIONS"
 """The same, because as many of its user's conversations as may are at work; clients of the protocol know this one."""
 STORAGE: Final = "STATUS$ERROR_STORAGE"
 """Nothing can be stored at present."""
+DISK_RESERVE: Final = "STATUS$ERROR_DISK_RESERVE"
+"""The sandbox is frozen, since the server's disk is nearly full; true until one is ready."""
 _WAITS: Final = (WAITING_FOR_TURN, TOO_MANY_CONVERSATIONS, STORAGE)
 """A server's agent waits until others rest, or until storing works; true until another status."""
 
@@ -104,8 +106,8 @@ Delta = TypeVar("Delta", OutputDelta, TextDelta)
 class CurrentNotices:
     """The notices that still tell something new, within bounds, until the log tells it.
 
-    Steps of an unfinished start-up, a wait for its turn, a warning about the network, output and text so far, and all
-    calls for clients.
+    Steps of an unfinished start-up, a wait for its turn, that it is frozen, a warning about the network, output and
+    text so far, and all calls for clients.
     """
 
     def __init__(self) -> None:
@@ -113,6 +115,7 @@ class CurrentNotices:
         self._is_starting = True
         self._warning: StatusNotice | None = None
         self._wait: StatusNotice | None = None
+        self._frozen: StatusNotice | None = None
         self._outputs: dict[int, OutputDelta] = {}
         self._texts: dict[str, TextDelta] = {}
         self._calls: dict[int, ClientCall] = {}
@@ -121,8 +124,9 @@ class CurrentNotices:
         yield from self._steps
         if self._wait is not None:
             yield self._wait
-        if self._warning is not None:
-            yield self._warning
+        for lasting in (self._frozen, self._warning):
+            if lasting is not None:
+                yield lasting
         yield from self._texts.values()
         yield from self._outputs.values()
         yield from self._calls.values()
@@ -161,6 +165,11 @@ class CurrentNotices:
         if notice.status_id == NETWORK_WARNING:
             self._warning = notice
             return
+        if notice.status_id == DISK_RESERVE:
+            self._frozen = notice
+            return
+        if notice.status_id in (READY, STARTING):
+            self._frozen = None
         self._wait = notice if notice.status_id in _WAITS else None
         if self._wait is not None:
             return

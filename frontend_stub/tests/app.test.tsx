@@ -57,6 +57,35 @@ describe("the first page", () => {
     expect(screen.getByTestId("composer-input")).toHaveProperty("value", "build a boat");
   });
 
+  it("asks again by itself where what is in the way may pass, until it is given up", async () => {
+    const tries: string[] = [];
+    routes["POST /api/conversations"] = () => {
+      tries.push("again");
+      if (tries.length < 3) return { status: 503, body: { detail: "no memory", message: "no memory" } };
+      return { body: { status: "ok", conversation_id: "c9", conversation_status: "STARTING" } };
+    };
+    routes["GET /api/conversations/c9"] = () => ({ body: null });
+    vi.useFakeTimers({ shouldAdvanceTime: true });
+    const user = userEvent.setup({ advanceTimers: vi.advanceTimersByTime });
+    try {
+      render(<App services={services} />);
+      await user.type(screen.getByTestId("composer-input"), "build a boat{Enter}");
+      expect((await screen.findByTestId("create-error")).textContent).toContain("no memory It is tried again by itself.");
+      await user.click(screen.getByTestId("create-give-up"));
+      await vi.advanceTimersByTimeAsync(10_000);
+      expect([tries.length, screen.queryByTestId("create-error")]).toEqual([1, null]);
+      await user.type(screen.getByTestId("composer-input"), "{Enter}");
+      await screen.findByTestId("create-error");
+      await vi.advanceTimersByTimeAsync(4_000);
+      await vi.waitFor(() => {
+        expect(window.location.pathname).toBe("/conversations/c9");
+      });
+      expect(tries).toHaveLength(3);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   it("creates a conversation with the first message and goes there", async () => {
     let sent: unknown;
     routes["POST /api/conversations"] = (body) => {

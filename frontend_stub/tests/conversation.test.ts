@@ -151,7 +151,31 @@ describe("starting", () => {
 
   it("says in few words what is held back", () => {
     const model = liveModel(state(0, "loading"), status("STATUS$HELD_BACK", "A long story of crashes."));
-    expect([phaseOf(model), model.waiting]).toEqual(["waiting", "Held back: send a message to go on at once"]);
+    expect([phaseOf(model), model.waiting]).toEqual(["waiting", "Held back"]);
+  });
+
+  it("goes back to an earlier step when the engine is away and the start begins anew", () => {
+    const starting = status("STATUS$STARTING_RUNTIME", "Starting the sandbox");
+    const model = liveModel(state(0, "loading"), starting, status("STATUS$STARTING_RUNTIME", "Waiting for the engine."), starting);
+    expect(model.progress.map((step) => step.label)).toEqual(["Starting the sandbox"]);
+    receive(model, status("STATUS$STARTING_RUNTIME", "Still waiting for the engine."));
+    expect(model.progress.map((step) => step.label)).toEqual(["Starting the sandbox", "Still waiting for the engine."]);
+  });
+
+  it("says that the sandbox is lost or frozen until it is there again, and what storage refuses until it works", () => {
+    const model = liveModel(
+      state(0, "running"),
+      status("STATUS$ERROR_RUNTIME_DISCONNECTED", "The sandbox has gone.", "error"),
+      status("STATUS$ERROR_DISK_RESERVE", "The disk is nearly full.", "error"),
+      status("STATUS$LLM_RETRY", "Again"),
+    );
+    expect([model.notices.map((notice) => notice.text), model.frozen]).toEqual([["The sandbox has gone."], "The disk is nearly full."]);
+    receive(model, status("STATUS$READY"));
+    expect([model.notices, model.frozen]).toEqual([[], ""]);
+    receive(model, status("STATUS$ERROR_STORAGE", "Nothing is stored.", "error"), { error: true, message: "Not stored." });
+    expect(model.notices).toHaveLength(1);
+    receive(model, status("STATUS$READY"));
+    expect([model.notices, model.outage]).toEqual([[], ""]);
   });
 
   it("takes a stop for no step of the start", () => {

@@ -21,6 +21,8 @@ export class FakeServer {
   /** Set to lose what clients send, as a server does that dies before it stores. */
   deaf = false;
   refusal: string | null = null;
+  /** Why nothing can be started. */
+  shortage = "";
   /** Set to have messages answered with it, and not stored. */
   answer: unknown = null;
   #io: Server | null = null;
@@ -88,6 +90,7 @@ export class FakeServer {
   readonly request: Request = (method, path) => {
     this.requests.push(`${method} ${path}`);
     if (path.includes("/events")) return Promise.resolve(this.#events(new URLSearchParams(path.split("?")[1])));
+    if (path.endsWith("/start") && this.shortage !== "") return Promise.reject(new ApiError(503, this.shortage));
     if (path.endsWith("/start")) {
       this.status = "RUNNING";
       this.append(state(this.log.length, "loading"));

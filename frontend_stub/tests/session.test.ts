@@ -279,6 +279,20 @@ describe("an open conversation", () => {
     expect(store.current.pending).toEqual([]);
   });
 
+  it("says why a start does not come about, and makes it by itself as soon as it can", async () => {
+    server.status = "STOPPED";
+    server.shortage = "The server has no memory.";
+    await session.open();
+    session.send("wake up");
+    await until(() => store.current.obstacle.includes("The server has no memory. It is tried again by itself."));
+    expect([phaseOf(store.current), store.current.notices]).toEqual(["asleep", []]);
+    server.shortage = "";
+    await live();
+    server.ready();
+    await until(() => ids().length === 1);
+    expect([store.current.obstacle, store.current.pending]).toEqual(["", []]);
+  });
+
   it("falls asleep when the server ends the line because the conversation was stopped", async () => {
     server.ready();
     await session.open();

@@ -39,11 +39,15 @@ from server.session.memory_ceiling import LOOK_SECONDS, give_back, give_back_fre
 from server.session.recorder import BUSY_STATES
 from server.session.recovery import find_unattended, interrupted, resume_interrupted
 from server.session.run_queue import QueuePlace, RunQueue
+from server.session.sandboxes import ENGINE_UNAVAILABLE
 from server.session.titles import TitleKeeper
 from server.session.unfinished import remove_seed, tidy_up
 from server.session.web_session import WebSession
 
 logger = logging.getLogger(__name__)
+
+ENGINE_AGAIN_SECONDS: Final = 5.0
+"""How often an engine is asked whether it is there that was away for longer than a start may take."""
 
 MAX_PAUSE_SECONDS: Final = 60.0
 STOPPED = StatusNotice("STATUS$STOPPED", "The conversation was stopped. Send a message to go on with it.")
@@ -68,6 +72,7 @@ class StandaloneConversationManager(ConversationManager):
         self._titles = TitleKeeper(self._conversations, parts.titles, parts.announcements)
         self._last_activity = time.monotonic()
         self._frozen = set[WebSession]()
+        self._engine_is_awaited = False
         self._is_closing = False
         self._unwanted: set[str] = set()
         self._waits_for_room = WeakKeyDictionary[WebSession, float]()
@@ -348,6 +353,17 @@ class StandaloneConversationManager(ConversationManager):
                 await session.start_again()
 
             self._own(start_with_room, name=f"start-with-room:{session.conversation_id}")
+        elif isinstance(error, SandboxError) and error.code == ENGINE_UNAVAILABLE and not self._engine_is_awaited:
+            self._engine_is_awaited = True
+            self._own(self._after_engine, name="after-engine")
+
+    async def _after_engine(self) -> None:
+        """Wait for the engine for as long as it takes, then start what could not be started."""
+        while not await self.parts.sandboxes.can_be_made():  # noqa: ASYNC110 - an engine says nothing by itself
+            await asyncio.sleep(ENGINE_AGAIN_SECONDS)
+        logger.info("the Docker engine answers again: what could not be started starts now")
+        self._engine_is_awaited = False
+        await self._start_again()
 
     def _storage_changed(self, health: StorageHealth) -> None:
         for session in self._sessions.values():

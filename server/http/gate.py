@@ -67,7 +67,11 @@ class _Pace:
 
 
 class Gate:
-    """ASGI middleware around the whole server. `shortage` tells why there is no memory for a large body, or ""."""
+    """ASGI middleware around the whole server.
+
+    `shortage` tells why there is no memory for a large body, or "". `scripts` are the policy's sources of the scripts
+    that stand in the page itself.
+    """
 
     def __init__(
         self,
@@ -78,9 +82,11 @@ class Gate:
         origins: OriginPolicy,
         keeper: Doorkeeper | None = None,
         shortage: Callable[[], str] = str,
+        scripts: Callable[[], str] = str,
     ) -> None:
         self._app = app
         self._shortage = shortage
+        self._scripts = scripts
         self._keeper = keeper or Doorkeeper(authenticator)
         self._origins = origins
         self._limiter = RateLimiter(settings.requests_per_second)
@@ -178,7 +184,7 @@ class Gate:
         return None
 
     def _policy(self, host: str) -> str:
-        return content_security_policy(host, self._origins.previews.frame_sources(host))
+        return content_security_policy(host, self._origins.previews.frame_sources(host), self._scripts())
 
     def _limit(self, path: str) -> tuple[str, int]:
         return self._max_upload if path.endswith(UPLOADS) else self._max_body
@@ -217,12 +223,12 @@ def _headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def content_security_policy(host: str, frames: str = "'self'") -> str:
-    """What the page may do and frame. Sockets are named with their host, for older browsers."""
+def content_security_policy(host: str, frames: str = "'self'", scripts: str = "") -> str:
+    """What the page may do, run of its own and frame. Sockets are named with their host, for older browsers."""
     return (
-        "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; "
-        f"connect-src 'self' ws://{host} wss://{host}; object-src 'none'; base-uri 'none'; form-action 'self'; "
-        f"frame-ancestors 'none'; frame-src {frames}"
+        f"default-src 'self'; script-src 'self'{scripts}; img-src 'self' data: blob:; "
+        f"style-src 'self' 'unsafe-inline'; connect-src 'self' ws://{host} wss://{host}; object-src 'none'; "
+        f"base-uri 'none'; form-action 'self'; frame-ancestors 'none'; frame-src {frames}"
     )
 
 

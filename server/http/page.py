@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import mimetypes
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -33,6 +35,7 @@ ASK_AGAIN: Final = "no-cache"
 _NEVER_PAGES: Final = ("/api/", "/v1/", "/mcp/", "/preview/", "/socket.io", "/feedback/", "/integration/")
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _ENCODINGS: Final = (("br", ".br"), ("gzip", ".gz"))
+_INLINE_SCRIPT: Final = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 # Not every system knows them, and a browser runs no script whose type is another one.
 _TYPES: Final = {
@@ -90,7 +93,19 @@ class Page:
     def __init__(self, folder: Path, *, policy: str | None = None) -> None:
         self._folder = folder
         self._policy = policy
+        self._scripts: str | None = None
         self.is_foreign = policy is not None
+
+    def scripts(self) -> str:
+        """Sources for a policy that allows the scripts within the page's HTML, each behind a space."""
+        if self._scripts is None:
+            try:
+                found = _INLINE_SCRIPT.findall((self._folder / "index.html").read_bytes())
+            except OSError:  # not built yet
+                return ""
+            hashes = (base64.b64encode(hashlib.sha256(script).digest()).decode() for script in found)
+            self._scripts = "".join(f" 'sha256-{one}'" for one in hashes)
+        return self._scripts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

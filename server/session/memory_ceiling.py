@@ -63,14 +63,14 @@ class MemoryCeiling:
             kept = self.reserve // _MEGABYTE
             what = f"The server's machine has {free // _MEGABYTE} MiB of memory left, and {kept} are kept in reserve"
         return (
-            f"{what}. What is at work goes on, and nothing more begins until there is memory again. Try again in a"
-            " moment; end what is not needed, or give the server more."
+            f"{what}. What is at work goes on, and nothing more begins until there is memory again. End what is not"
+            " needed, or give the server more."
         )
 
     def check(self) -> None:
         if problem := self.problem():
             self.has_refused = True  # until somebody has seen to it
-            raise SandboxError(problem, code=MEMORY_CEILING)
+            raise SandboxError(f"{problem} Try again in a moment.", code=MEMORY_CEILING)
 
     def unreadable(self) -> EventStoreError | None:
         """The error of whoever wants to read something large while there is no memory for it; None: there is."""

@@ -31,8 +31,6 @@ from server.session.sandbox_choice import (
 )
 from server.settings.settings import MEGABYTE, Settings
 
-DISK_RESERVE = "STATUS$ERROR_DISK_RESERVE"
-"""Status id: sandboxes are frozen because the disk is nearly full."""
 ENGINE_UNAVAILABLE: Final = "engine_unavailable"
 ENGINE_RETRY_SECONDS: Final = 1.0
 _ENTRIES = 10_000
@@ -231,6 +229,11 @@ class Sandboxes:
         while (choice := await self.chosen()).code == ENGINE_UNAVAILABLE and time.monotonic() < last:
             waiting(choice.reason)
             await asyncio.sleep(ENGINE_RETRY_SECONDS)
+
+    async def can_be_made(self) -> bool:
+        """Whether the provider can make any just now; takes some seconds where an engine hangs."""
+        provider = (await self.chosen()).provider
+        return provider is not None and (await provider.check()).ok
 
     async def lacks(self) -> Mapping[str, str]:
         """What conversations cannot choose of their sandboxes (see `SandboxProvider.lacks`), as far as it is known."""

@@ -16,7 +16,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import STORAGE, StatusNotice
+from agent_core.events.transient import DISK_RESERVE, STORAGE, StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
@@ -36,7 +36,6 @@ from server.session.images import check_images
 from server.session.listening import Listeners
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.run_queue import QueuePlace, RunQueue, Ticket
-from server.session.sandboxes import DISK_RESERVE
 from server.session.serial_executor import SerialExecutor
 
 logger = logging.getLogger(__name__)

@@ -58,7 +58,8 @@ _FIXES = {
 }
 _RETRY_SECONDS = 0.05
 _ENGINE_RETRY_SECONDS = 1.0
-_CREATE_ATTEMPTS = 4
+_CREATE_ATTEMPTS = 10
+_CREATE_PAUSE_SECONDS = 0.5
 
 
 class _EndedError(Exception):
@@ -224,6 +225,8 @@ class DockerSandbox:
                     if status is not SandboxStatus.ABSENT:
                         return status
                     await self._objects.remove_container()
+                    # An engine that comes back still makes what was asked of it while it hung, and long given up.
+                    await asyncio.sleep(_CREATE_PAUSE_SECONDS)
                 elif error.status == 404 and "network" in error.explanation:
                     self._networks.forget()
                 elif error.status == 404 and not pulled:

@@ -2,7 +2,7 @@
 import { createContext, useContext } from "react";
 import { Api } from "../net/api";
 import { ConversationsKeeper } from "../net/conversations";
-import { createRequest } from "../net/http";
+import { createRequest, passes } from "../net/http";
 import { TokenKeeper } from "../net/token";
 import { WorkspaceApi } from "../net/workspace";
 import type { ServerConfig, Settings } from "../protocol/rest";
@@ -44,11 +44,10 @@ const ASK_AGAIN_MILLISECONDS = 2_000;
 /** Loads what the whole page shows. A failure leaves the defaults: the page works without both. */
 export async function loadServerFacts(services: Services): Promise<void> {
   const [config] = await Promise.allSettled([services.api.config()]);
-  if (config.status === "fulfilled") {
-    services.config.set(config.value);
-    // A server that has just started is still finding out where commands will run.
-    if (config.value.DRYDOCK?.sandbox.provider === "") window.setTimeout(() => void loadServerFacts(services), ASK_AGAIN_MILLISECONDS);
-  }
+  if (config.status === "fulfilled") services.config.set(config.value);
+  // A server that has just started is still finding out where commands will run; one that is away comes back.
+  const isKnown = config.status === "fulfilled" ? config.value.DRYDOCK?.sandbox.provider !== "" : !passes(config.reason);
+  if (!isKnown) window.setTimeout(() => void loadServerFacts(services), ASK_AGAIN_MILLISECONDS);
   const [settings] = await Promise.allSettled([loadSettings(services)]);
   if (settings.status === "fulfilled") services.settings.set(settings.value);
 }

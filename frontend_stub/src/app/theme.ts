@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says. `public/theme.js` applies the same choice before the first paint. */
+/** Light, dark, or as the system says. `index.html` applies the same choice before the first paint. */
 import { deviceShelf } from "../net/storage";
 import { Cell } from "../state/store";
 

@@ -3,6 +3,8 @@ import { objectField, stringField } from "../protocol/fields";
 import type { Fields } from "../protocol/events";
 import type { TokenKeeper } from "./token";
 
+const PASSING: ReadonlySet<number> = new Set([0, 429, 502, 503, 504, 507]);
+
 export class ApiError extends Error {
   /** HTTP status; 0 when no answer came. */
   readonly status: number;
@@ -137,6 +139,11 @@ export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = (url, init
     if (response.status === 401 && (typeof answer !== "string" || answer === "")) keeper.refuse();
     throw failure(response.status, answer);
   };
+}
+
+/** Whether the same may be taken in a moment: no answer, too many requests, or a server that lacks something for now. */
+export function passes(error: unknown): boolean {
+  return error instanceof ApiError && PASSING.has(error.status);
 }
 
 /** The sentence to show for anything that was thrown. */

@@ -10,7 +10,7 @@ import type { ConversationStore } from "../state/model";
 import { acceptsMessage, needsStart, phaseOf } from "../state/phase";
 import type { Api } from "./api";
 import { HistoryLoader } from "./history";
-import { errorText } from "./http";
+import { errorText, passes } from "./http";
 import { InfoWatch } from "./info-watch";
 import { LiveLine } from "./live-line";
 import { Outbox } from "./outbox";
@@ -18,6 +18,8 @@ import type { Send } from "./outbox";
 import { SessionView } from "./session-view";
 import type { OpenLine } from "./socket";
 import type { TokenKeeper } from "./token";
+
+const START_AGAIN_MILLISECONDS = 3_000;
 
 export interface SessionParts {
   readonly api: Api;
@@ -39,6 +41,7 @@ export class ConversationSession {
   readonly #line: LiveLine;
   /** A message waits, and it is not known yet whether the conversation sleeps. */
   #startWanted: boolean;
+  #startAgain: number | undefined;
 
   constructor(id: string, parts: SessionParts) {
     this.#id = id;
@@ -77,6 +80,7 @@ export class ConversationSession {
 
   close(): void {
     this.#view.closed = true;
+    window.clearTimeout(this.#startAgain);
     this.#info.close();
     this.#outbox.close();
     this.#line.close();
@@ -142,14 +146,19 @@ export class ConversationSession {
     }
   }
 
-  /** Starts a sleeping conversation and goes live. */
+  /** Starts a sleeping conversation and goes live; where what is in the way may pass, it is tried again. */
   async start(): Promise<void> {
+    window.clearTimeout(this.#startAgain);
     this.#view.dispatch({ type: "starting", starting: true, at: Date.now() });
     try {
       await this.#parts.api.startConversation(this.#id);
     } catch (error) {
-      this.#view.dispatch({ type: "starting", starting: false, at: Date.now() });
-      this.#view.notice(`The conversation could not be started. ${errorText(error)}`);
+      const text = `The conversation could not be started. ${errorText(error)}`;
+      const again = passes(error) && !this.#view.closed;
+      const obstacle = again ? `${text} It is tried again by itself.` : "";
+      this.#view.dispatch({ type: "starting", starting: false, at: Date.now(), obstacle });
+      if (again) this.#startAgain = window.setTimeout(() => void this.start(), START_AGAIN_MILLISECONDS);
+      else this.#view.notice(text);
       return;
     }
     if (this.#view.closed) return;

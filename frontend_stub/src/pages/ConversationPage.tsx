@@ -28,6 +28,7 @@ import type { RequestedState } from "../protocol/client-actions";
 import type { ConversationModel } from "../state/model";
 import { reduce } from "../state/conversation";
 import { createModel } from "../state/model";
+import { isHeldBack, waitingParts } from "../protocol/status";
 import { acceptsMessage, phaseOf } from "../state/phase";
 import type { Phase } from "../state/phase";
 import { ModelStore, useReadable } from "../state/store";
@@ -91,6 +92,12 @@ const PLACEHOLDERS: Partial<Readonly<Record<Phase, string>>> = {
   confirming: "Approve or reject first",
   archived: "This conversation can only be read",
 };
+
+function placeholderOf(model: ConversationModel, phase: Phase): string {
+  if (model.connection === "reconnecting") return "Write already: it is sent when the server is back";
+  if (phase === "waiting" && isHeldBack(model.waiting)) return "Send a message to go on at once";
+  return PLACEHOLDERS[phase] ?? "Write a message";
+}
 
 /** In these a message may be written that is sent later. */
 const QUEUES: ReadonlySet<Phase> = new Set(["opening", "starting"]);
@@ -218,7 +225,10 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
             </TimelineView>
             <div className="dock">
               <Warning kind="outage" text={model.outage} />
+              <Warning kind="frozen" text={model.frozen} />
+              <Warning kind="obstacle" text={model.obstacle} />
               <Warning kind="warning" text={model.warning} />
+              <Warning kind="waiting" text={phase === "waiting" ? waitingParts(model.waiting)[1] : ""} />
               <Notices
                 notices={model.notices}
                 onDismiss={(key) => {
@@ -233,7 +243,7 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
                   key={takenBack}
                   draftKey={draftKey(id)}
                   label="Message to the agent"
-                  placeholder={PLACEHOLDERS[phase] ?? "Write a message"}
+                  placeholder={placeholderOf(model, phase)}
                   disabled={!acceptsMessage(phase) && !QUEUES.has(phase)}
                   hint={HINTS[phase] ?? ""}
                   onSend={send}

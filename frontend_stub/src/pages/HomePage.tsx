@@ -1,5 +1,5 @@
 /** The first page: ask for something, and a conversation begins. */
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useDocumentTitle } from "../app/hooks";
 import { useServices } from "../app/services";
@@ -9,7 +9,7 @@ import { OpenRecording } from "../components/conversation/OpenRecording";
 import { chosen, isRepository } from "../components/conversation/repository";
 import { AddRepository, RepositoryFields } from "../components/conversation/RepositoryChoice";
 import { DrawerButton } from "../components/shell/Shell";
-import { errorText } from "../net/http";
+import { errorText, passes } from "../net/http";
 import { tabShelf } from "../net/storage";
 import { DEMO_MODEL_PREFIX } from "../protocol/rest";
 import type { ServerConfig, Settings, StartingPoint } from "../protocol/rest";
@@ -28,6 +28,9 @@ function isDemo(config: ServerConfig | null, settings: Settings | null | undefin
   return config?.DRYDOCK?.demo ?? settings === null;
 }
 
+const DRAFT = "drydock.draft.home";
+const TRY_AGAIN_MILLISECONDS = 3_000;
+
 export function HomePage() {
   const services = useServices();
   const config = useReadable(services.config);
@@ -40,20 +43,46 @@ export function HomePage() {
   const choice = { value: repository, disabled: creating, onChange: setRepository };
   useDocumentTitle("");
 
+  const attempt = useRef(0);
+  useEffect(
+    () => () => {
+      attempt.current += 1;
+    },
+    [],
+  );
+
+  /** Where what is in the way may pass, it is asked for again under the same key, until it is given up or left. */
   const create = async (text: string) => {
+    attempt.current += 1;
+    const mine = attempt.current;
     setCreating(true);
     setError("");
-    try {
-      const { conversation_id: id } = await services.api.createConversation(text, start);
-      services.created.set(id, text);
-      void services.conversations.refresh();
-      navigate(`/conversations/${id}`);
-    } catch (failure) {
-      setCreating(false);
-      setError(errorText(failure));
-      // What was written must not be lost with the request.
-      tabShelf.write("drydock.draft.home", text);
+    for (;;) {
+      try {
+        const { conversation_id: id } = await services.api.createConversation(text, start);
+        tabShelf.remove(DRAFT);
+        services.created.set(id, text);
+        void services.conversations.refresh();
+        navigate(`/conversations/${id}`);
+        return;
+      } catch (failure) {
+        // What was written must not be lost with the request.
+        tabShelf.write(DRAFT, text);
+        if (mine !== attempt.current) return;
+        setError(errorText(failure));
+        if (!passes(failure)) {
+          setCreating(false);
+          return;
+        }
+      }
+      await new Promise((resolve) => window.setTimeout(resolve, TRY_AGAIN_MILLISECONDS));
+      if (mine !== attempt.current) return;
     }
+  };
+  const giveUp = () => {
+    attempt.current += 1;
+    setCreating(false);
+    setError("");
   };
 
   return (
@@ -66,7 +95,7 @@ export function HomePage() {
         <div className="home-composer">
           <Composer
             key={error}
-            draftKey="drydock.draft.home"
+            draftKey={DRAFT}
             label="What shall we build?"
             placeholder="Describe a task. The agent works on it in a sandbox of its own."
             disabled={start !== null && !isRepository(start.repository)}
@@ -82,6 +111,15 @@ export function HomePage() {
         {error !== "" && (
           <p className="form-error" role="alert" data-testid="create-error">
             The conversation could not be created. {error}
+            {creating && (
+              <>
+                {" "}
+                It is tried again by itself.{" "}
+                <button type="button" className="link-button" data-testid="create-give-up" onClick={giveUp}>
+                  Give up
+                </button>
+              </>
+            )}
           </p>
         )}
         <ul className="examples" aria-label="Examples">

@@ -99,7 +99,8 @@ const PROGRESS: Readonly<Record<string, string>> = {
   STATUS$READY: "Ready",
   STATUS$LLM_RETRY: "Retrying the model",
   STATUS$ERROR_STORAGE: "The server cannot store anything",
-  STATUS$HELD_BACK: "Held back: send a message to go on at once",
+  STATUS$ERROR_DISK_RESERVE: "The server's disk is nearly full, and the sandbox is frozen",
+  STATUS$HELD_BACK: "Held back",
 };
 
 /** Work is wanted and does not begin yet: the text of such a status says why, and how many are before it. */
@@ -111,6 +112,17 @@ const WAITING: ReadonlySet<string> = new Set([
 
 export function isWaiting(id: string): boolean {
   return WAITING.has(id);
+}
+
+/** The two parts of why work waits: how things stand ("Third in line"), and why; empty where there is no more to say. */
+export function waitingParts(text: string): readonly [string, string] {
+  const end = text.indexOf(": ");
+  return end < 0 ? [text, ""] : [text.slice(0, end), text.slice(end + 2)];
+}
+
+/** Whether work waits since the conversation may be what ends the server: its user can have it go on at once. */
+export function isHeldBack(waiting: string): boolean {
+  return waiting === PROGRESS.STATUS$HELD_BACK;
 }
 
 /** The explanation of an id, or null for an id or free text that has none. */
@@ -156,7 +168,15 @@ export function explainReason(reason: string, detail = ""): Explanation & { read
       details,
     };
   }
-  if (/^Sandbox\w*Error: /.test(reason)) {
+  if (reason.startsWith("EngineUnavailableError: ")) {
+    return {
+      title: "The sandbox could not be started: its engine is away",
+      advice: "It is started by itself as soon as the engine answers again.",
+      link: null,
+      details,
+    };
+  }
+  if (/^(?:Sandbox|Engine)\w*Error: /.test(reason)) {
     return { title: "The sandbox could not be started", advice: "Send a message or try again once that is mended.", link: null, details };
   }
   if (/stuck in a loop/i.test(reason)) {

@@ -9,7 +9,7 @@ import { isWaiting, progressLabel } from "../protocol/status";
 import { endStart, takeState } from "./agent-state";
 import { prependHistory, takeEvent } from "./log";
 import type { Connection, ConversationModel, ModelAction, PendingMessage } from "./model";
-import { addNotice, takeErrorFrame, takeStatus } from "./notices";
+import { addNotice, endTroubles, takeErrorFrame, takeStatus } from "./notices";
 import { applyDelta, dropResponses } from "./streams";
 
 export function reduce(model: ConversationModel, action: ModelAction): void {
@@ -42,6 +42,7 @@ export function reduce(model: ConversationModel, action: ModelAction): void {
     case "starting":
       model.starting = action.starting;
       model.startingSince = action.starting ? action.at : 0;
+      if (!action.starting) model.obstacle = action.obstacle ?? "";
       if (action.starting) model.progress = [];
       return;
     case "pending-add":
@@ -73,6 +74,7 @@ function takeInfo(model: ConversationModel, info: ConversationInfo): void {
   model.warning = info.runtime_warning ?? "";
   const held = info.runtime_status !== null && isWaiting(info.runtime_status) ? progressLabel(info.runtime_status) : "";
   model.waiting = info.waiting ?? held;
+  if (info.status === "STARTING" || info.status === "RUNNING") model.obstacle = "";
   if (info.status === "STARTING") model.starting = true;
   else if (info.status === "ERROR" || info.status === "ARCHIVED") endStart(model);
   else if (info.status === "RUNNING" && model.agentState !== "loading") endStart(model);
@@ -88,7 +90,7 @@ function setConnection(model: ConversationModel, connection: Connection, refusal
   model.connection = connection;
   model.refusal = refusal;
   // Where it lasts it is told again.
-  if (connection === "live") model.outage = "";
+  if (connection === "live") endTroubles(model);
   // What was said while we were away is not sent again as deltas, so half a sentence would stay half.
   if (connection === "reconnecting" || connection === "idle") {
     dropResponses(model.streams);

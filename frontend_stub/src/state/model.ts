@@ -73,6 +73,10 @@ export interface ConversationModel {
   warning: string;
   /** Why the server can store nothing just now, in words; empty when it can. */
   outage: string;
+  /** Why the sandbox is frozen, in words: the server's disk is nearly full. Empty when it is not. */
+  frozen: string;
+  /** Why the start that is wanted does not come about, in words; it is tried again as long as this stands. */
+  obstacle: string;
   /** Why work that is wanted does not begin yet, in words; empty when it does. */
   waiting: string;
   metrics: LlmMetrics | null;
@@ -90,7 +94,7 @@ export type ModelAction =
   | { readonly type: "connection"; readonly connection: Connection; readonly refusal?: string }
   | { readonly type: "info"; readonly info: ConversationInfo }
   | { readonly type: "info-state"; readonly state: "missing" | "failed" }
-  | { readonly type: "starting"; readonly starting: boolean; readonly at: number }
+  | { readonly type: "starting"; readonly starting: boolean; readonly at: number; readonly obstacle?: string }
   | { readonly type: "pending-add"; readonly message: PendingMessage }
   | { readonly type: "pending-sent"; readonly key: string; readonly after: number }
   | { readonly type: "pending-held"; readonly key: string; readonly refusal?: string }
@@ -127,6 +131,8 @@ export function createModel(conversationId: string): ConversationModel {
     retry: "",
     warning: "",
     outage: "",
+    frozen: "",
+    obstacle: "",
     waiting: "",
     metrics: null,
     pending: [],

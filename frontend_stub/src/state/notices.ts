@@ -5,6 +5,9 @@ import type { ConversationModel, Notice } from "./model";
 
 /** The id of whatever has no id of its own: it says nothing by itself. */
 export const GENERAL_ERROR = "STATUS$ERROR";
+const STORAGE = "STATUS$ERROR_STORAGE";
+/** With these a sandbox is there again, or is about to be. */
+const SANDBOX_IS_UP: ReadonlySet<string> = new Set(["STATUS$STARTING_RUNTIME", "STATUS$RUNTIME_STARTED", "STATUS$READY"]);
 const NOTICE_LIMIT = 4;
 const PROGRESS_LIMIT = 12;
 
@@ -24,8 +27,12 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     }
     return;
   }
-  if (frame.id === "STATUS$ERROR_STORAGE") {
+  if (frame.id === STORAGE) {
     model.outage = frame.message || progressLabel(frame.id);
+    return;
+  }
+  if (frame.id === "STATUS$ERROR_DISK_RESERVE") {
+    model.frozen = frame.message || progressLabel(frame.id);
     return;
   }
   if (frame.level === "error") {
@@ -35,7 +42,8 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     addNotice(model, "error", frame.message, frame.id);
     return;
   }
-  if (frame.id !== "STATUS$NETWORK_WARNING") model.outage = "";
+  if (frame.id !== "STATUS$NETWORK_WARNING") endOutage(model);
+  if (SANDBOX_IS_UP.has(frame.id)) endSandboxTrouble(model);
   if (isWaiting(frame.id)) {
     model.waiting = waitingText(frame.id, frame.message);
     return;
@@ -58,7 +66,32 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
   if (isErrorStatus(frame.id)) return;
   const label = frame.message || progressLabel(frame.id);
   if (label === "" || model.progress.at(-1)?.label === label) return;
-  model.progress = [...model.progress, { label, at }].slice(-PROGRESS_LIMIT);
+  // A start that begins anew, since the engine is away, goes back to a step that it has made before.
+  const before = model.progress.findIndex((step) => step.label === label);
+  const made = before < 0 ? model.progress : model.progress.slice(0, before);
+  const first = model.progress[before] ?? { label, at };
+  model.progress = [...made, first].slice(-PROGRESS_LIMIT);
+}
+
+/** To be called when the server tells anew how things are: what lasts is told again then. */
+export function endTroubles(model: ConversationModel): void {
+  endOutage(model);
+  endSandboxTrouble(model);
+}
+
+function endOutage(model: ConversationModel): void {
+  model.outage = "";
+  dropNotices(model, STORAGE);
+}
+
+function endSandboxTrouble(model: ConversationModel): void {
+  model.frozen = "";
+  dropNotices(model, "STATUS$ERROR_RUNTIME_DISCONNECTED");
+}
+
+function dropNotices(model: ConversationModel, statusId: string): void {
+  if (!model.notices.some((entry) => entry.statusId === statusId)) return;
+  model.notices = model.notices.filter((entry) => entry.statusId !== statusId);
 }
 
 /** What stands where the agent's state is shown; of what is held back there is more to say than has room there. */
@@ -70,7 +103,8 @@ export function waitingText(id: string, message: string): string {
 export function takeErrorFrame(model: ConversationModel, message: string): void {
   const text = message.replace(FAILED_START, "");
   const told = model.agentState === "error" && tellsSame({ statusId: "", text }, model.agentReason);
-  if (!told) addNotice(model, "error", text, "");
+  // What is refused since nothing can be stored is so as long as that lasts.
+  if (!told) addNotice(model, "error", text, model.outage === "" ? "" : STORAGE);
 }
 
 export function addNotice(model: ConversationModel, level: Notice["level"], text: string, statusId: string): void {

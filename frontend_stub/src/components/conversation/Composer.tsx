@@ -70,6 +70,7 @@ export function Composer(props: ComposerProps) {
         ref={field}
         className="composer-field"
         rows={1}
+        readOnly={busy}
         dir="auto"
         value={text}
         placeholder={placeholder}

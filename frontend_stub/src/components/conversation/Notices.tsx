@@ -3,20 +3,28 @@ import { Link } from "wouter";
 import { explain } from "../../protocol/status";
 import type { Notice } from "../../state/model";
 import { GENERAL_ERROR } from "../../state/notices";
-import { AlertIcon, CloseIcon } from "../common/icons";
+import { AlertIcon, CloseIcon, InfoIcon } from "../common/icons";
 
 interface WarningProps {
   readonly text: string;
-  readonly kind: "warning" | "outage";
+  readonly kind: "waiting" | "warning" | "outage" | "frozen" | "obstacle";
 }
 
-/** What is wrong with the sandbox's network, or the server's storage, for as long as it is. */
+const LOOKS: Readonly<Record<WarningProps["kind"], string>> = {
+  waiting: "notice plain",
+  warning: "notice warning",
+  outage: "notice",
+  frozen: "notice warning",
+  obstacle: "notice warning",
+};
+
+/** Why it does not go on, or what is wrong with the sandbox's network or the server's storage, for as long as it is so. */
 export function Warning({ text, kind }: WarningProps) {
   if (text === "") return null;
   return (
     <div className="notices" role={kind === "outage" ? "alert" : "status"}>
-      <div className={kind === "outage" ? "notice" : "notice warning"} data-testid={kind}>
-        <AlertIcon size={17} />
+      <div className={LOOKS[kind]} data-testid={kind}>
+        {kind === "waiting" ? <InfoIcon size={17} /> : <AlertIcon size={17} />}
         <div className="notice-text">
           <span dir="auto">{text}</span>
         </div>

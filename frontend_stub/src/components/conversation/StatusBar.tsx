@@ -1,7 +1,7 @@
 /** One line above the writing box: what is going on, for how long, and how to change it. Always there, so nothing jumps. */
 import { useNow } from "../../app/hooks";
 import type { RequestedState } from "../../protocol/client-actions";
-import { explainReason, isErrorStatus, isLimit, progressLabel } from "../../protocol/status";
+import { explainReason, isErrorStatus, isHeldBack, isLimit, progressLabel, waitingParts } from "../../protocol/status";
 import type { ConversationModel } from "../../state/model";
 import type { Phase } from "../../state/phase";
 import { formatElapsed } from "../../state/time";
@@ -36,7 +36,8 @@ function statusText(model: ConversationModel, phase: Phase): string {
   if (phase === "failed") return runtime === null ? WORDS.failed : progressLabel(runtime);
   if (model.retry !== "" && (phase === "working" || phase === "throttled")) return retryHeadline(model.retry);
   if (phase === "starting") return model.progress.at(-1)?.label ?? (runtime === null ? WORDS.starting : startLabel(runtime));
-  if (phase === "waiting") return model.waiting;
+  if (phase === "working" && model.frozen !== "") return "Frozen until there is room on the server's disk";
+  if (phase === "waiting") return waitingParts(model.waiting)[0];
   if (phase === "error" && model.agentReason !== "") return explainReason(model.agentReason).title;
   return WORDS[phase];
 }
@@ -80,6 +81,11 @@ export function StatusBar({ model, phase, onRequest, onRetry }: StatusBarProps) 
       </span>
       {active && !away && model.retry === "" && model.agentStateSince > 0 && <Clock since={model.agentStateSince} />}
       <span className="status-actions">
+        {phase === "waiting" && !away && isHeldBack(model.waiting) && (
+          <button type="button" className="chip" data-testid="go-on-button" onClick={() => { onRequest("running"); }}>
+            <PlayIcon size={13} /> Go on now
+          </button>
+        )}
         {active && !away && (
           <>
             <button type="button" className="chip" data-testid="pause-button" onClick={() => { onRequest("paused"); }}>

@@ -96,13 +96,12 @@ function verdict(facts: CommandFacts): string {
     case "unfinished":
       return "still running";
     case "unanswered":
+    case "not-run": // or it is unknown what became of it: the sandbox was lost
       return "no result";
     case "rejected":
       return "rejected";
     case "stopped":
       return "stopped";
-    case "not-run":
-      return "not run";
   }
 }
 
