@@ -48,6 +48,8 @@ logger = logging.getLogger(__name__)
 
 ENGINE_AGAIN_SECONDS: Final = 5.0
 """How often an engine is asked whether it is there that was away for longer than a start may take."""
+ENGINE_LONGEST_SECONDS: Final = 600.0
+"""The longest pause before what could not be started is tried again, where the engine answers and that fails."""
 
 MAX_PAUSE_SECONDS: Final = 60.0
 STOPPED = StatusNotice("STATUS$STOPPED", "The conversation was stopped. Send a message to go on with it.")
@@ -73,6 +75,7 @@ class StandaloneConversationManager(ConversationManager):
         self._last_activity = time.monotonic()
         self._frozen = set[WebSession]()
         self._engine_is_awaited = False
+        self._engine_pause, self._engine_tried = ENGINE_AGAIN_SECONDS, 0.0
         self._is_closing = False
         self._unwanted: set[str] = set()
         self._waits_for_room = WeakKeyDictionary[WebSession, float]()
@@ -358,10 +361,17 @@ class StandaloneConversationManager(ConversationManager):
             self._own(self._after_engine, name="after-engine")
 
     async def _after_engine(self) -> None:
-        """Wait for the engine for as long as it takes, then start what could not be started."""
+        """Wait for the engine for as long as it takes, then start what could not be started.
+
+        One that answers and starts nothing is tried again less and less often.
+        """
+        if time.monotonic() > self._engine_tried + 2 * ENGINE_LONGEST_SECONDS:
+            self._engine_pause = ENGINE_AGAIN_SECONDS
+        await asyncio.sleep(self._engine_pause)
         while not await self.parts.sandboxes.can_be_made():  # noqa: ASYNC110 - an engine says nothing by itself
             await asyncio.sleep(ENGINE_AGAIN_SECONDS)
         logger.info("the Docker engine answers again: what could not be started starts now")
+        self._engine_pause, self._engine_tried = min(2 * self._engine_pause, ENGINE_LONGEST_SECONDS), time.monotonic()
         self._engine_is_awaited = False
         await self._start_again()
 

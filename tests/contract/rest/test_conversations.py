@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from agent_core.errors import DrydockError
+from agent_core.runtime.sandbox import Availability
 from agent_core.testing.fake_sandbox import BROKEN, SLOW, FakeBehaviour, FakeProvider
 from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import LiveConversation
@@ -406,6 +407,29 @@ async def test_a_sandbox_that_cannot_be_had_is_told_in_the_log_and_starting_agai
             return bool((await server.info(conversation_id))["runtime_status"] == "STATUS$READY")
 
         await server.until(ready)
+
+
+async def test_what_an_engine_was_away_for_starts_by_itself_when_it_answers_again(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.conversation_manager.standalone.ENGINE_AGAIN_SECONDS", 0.05)
+    provider = FakeProvider(behaviour=BROKEN)
+    async with make_server(provider) as server:
+        provider.availability = Availability(False, "no engine answers")
+        conversation_id = await server.create()
+        await server.until_running(conversation_id)
+        assert (await server.info(conversation_id))["runtime_status"] == "STATUS$ERROR"
+        (sandbox,) = provider.sandboxes.values()
+        await asyncio.sleep(0.3)
+        failures = [event for event in await server.events(conversation_id) if "on fire" in str(event)]
+        sandbox.behaviour, provider.availability = SLOW, Availability(True, "it answers again")
+
+        async def ready() -> bool:
+            return bool((await server.info(conversation_id))["runtime_status"] == "STATUS$READY")
+
+        await server.until(ready)
+        now = [event for event in await server.events(conversation_id) if "on fire" in str(event)]
+        assert now == failures, "nothing is tried while it is away"
 
 
 async def test_a_network_that_could_not_be_had_is_told_until_a_start_brings_it(make_server: MakeServer) -> None:
