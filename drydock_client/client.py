@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
-from drydock_client.errors import LimitError, NotDrydockError, NotFoundError, spelled
+from drydock_client.errors import ClientError, LimitError, NotDrydockError, NotFoundError, spelled
 from drydock_client.events import RESTING, Event, State, Unknown, read_event
 from drydock_client.http import DEFAULT_URL, Http, Query, without_none
 from drydock_client.live import Connector, Following, LiveConnection
@@ -36,6 +36,7 @@ from drydock_client.results import (
 )
 
 PAGE: Final = 100
+_LAST_LOOK_SECONDS: Final = 3.0
 
 EVENT_ID_HEADER: Final = "X-Event-Id"
 
@@ -421,10 +422,18 @@ class DrydockClient:
                 return await self._until(conversation_id, frozenset(until), after)
         except TimeoutError as error:
             states = ", ".join(sorted(until))
+            where = f"Conversation {conversation_id} was in none of the states {states} within {limit_seconds:g} s."
             raise LimitError(
-                f"Conversation {conversation_id} was in none of the states {states} within {limit_seconds:g} s.",
+                f"{where} {await self._why_it_waits(conversation_id)}".rstrip(),
                 fix="Wait again, or pause it.",
             ) from error
+
+    async def _why_it_waits(self, conversation_id: str) -> str:
+        try:
+            async with asyncio.timeout(_LAST_LOOK_SECONDS):
+                return (await self.conversation(conversation_id)).why_it_waits
+        except (ClientError, TimeoutError):
+            return ""
 
     async def _until(self, conversation_id: str, states: frozenset[str], after: int | None) -> State:
         start = -1 if after is None else after

@@ -125,6 +125,18 @@ Event = Action | Observation | State
 """What is in a log; there, each has an `id`: 0, 1, 2, …"""
 
 
+HELD_BACK: Final = "STATUS$HELD_BACK"
+_WAITS: Final = frozenset(
+    {
+        HELD_BACK,
+        "STATUS$WAITING_FOR_TURN",
+        "AGENT_ERROR$TOO_MANY_CONVERSATIONS",
+        "STATUS$ERROR_STORAGE",
+        "STATUS$ERROR_DISK_RESERVE",
+    }
+)
+
+
 class Status(Tolerant):
     """News that are not in the log: `id` is such as ``STATUS$STARTING_RUNTIME``; or the conversation's new title."""
 
@@ -132,6 +144,11 @@ class Status(Tolerant):
     id: str = ""
     message: str = ""
     conversation_title: str | None = None
+
+    @property
+    def tells_wait(self) -> bool:
+        """Whether work is wanted and does not go on for now: `message` says why, and what becomes of it."""
+        return self.id in _WAITS
 
 
 class Problem(Tolerant):

@@ -9,11 +9,18 @@ from typing import Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from drydock_client.errors import NotDrydockError
-from drydock_client.events import Event, Tolerant, Unknown
+from drydock_client.events import HELD_BACK, Event, Tolerant, Unknown
+
+
+class Waiting(Tolerant):
+    """The place in line of a conversation whose agent waits for its turn, and in words why it waits."""
+
+    position: int
+    message: str = ""
 
 
 class Conversation(Tolerant):
-    """The facts of a conversation. `id` is `conversation_id`.
+    """The facts of a conversation. `id` is `conversation_id`; `waiting` None: it waits for no turn.
 
     `status` is ``STARTING``, ``RUNNING`` or ``STOPPED`` (``ERROR``, ``ARCHIVED`` are the protocol's others): whether it
     is loaded, not what its agent does.
@@ -24,6 +31,7 @@ class Conversation(Tolerant):
     status: str = "STOPPED"
     runtime_status: str | None = None
     runtime_warning: str | None = None
+    waiting: Waiting | None = None
     created_at: datetime | None = None
     last_updated_at: datetime | None = None
     selected_repository: str | None = None
@@ -33,6 +41,13 @@ class Conversation(Tolerant):
     num_connections: int = 0
     url: str | None = None
     pr_number: tuple[int, ...] = ()
+
+    @property
+    def why_it_waits(self) -> str:
+        """Why work that is wanted of its agent does not begin yet; empty where nothing waits."""
+        if self.waiting is not None:
+            return self.waiting.message
+        return (self.runtime_warning or "") if self.runtime_status == HELD_BACK else ""
 
 
 class Rewound(Tolerant):

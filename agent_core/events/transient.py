@@ -67,6 +67,11 @@ class StatusNotice:
     level: Literal["info", "error"] = "info"
     start_failed: bool = False
 
+    @property
+    def tells_wait(self) -> bool:
+        """Whether work is wanted and does not go on; the message says why, and what becomes of it."""
+        return self.status_id in _WAITS or self.status_id in (DISK_RESERVE, HELD_BACK)
+
 
 @dataclass(frozen=True, slots=True)
 class ClientCall:
@@ -97,6 +102,8 @@ STORAGE: Final = "STATUS$ERROR_STORAGE"
 """Nothing can be stored at present."""
 DISK_RESERVE: Final = "STATUS$ERROR_DISK_RESERVE"
 """The sandbox is frozen, since the server's disk is nearly full; true until one is ready."""
+HELD_BACK: Final = "STATUS$HELD_BACK"
+"""It may be what ends the server again and again; true until it is taken up."""
 _WAITS: Final = (WAITING_FOR_TURN, TOO_MANY_CONVERSATIONS, STORAGE)
 """A server's agent waits until others rest, or until storing works; true until another status."""
 

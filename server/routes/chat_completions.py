@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, SandboxError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import MessageEvent, TokenUsage
@@ -35,7 +35,7 @@ from server.db.repositories.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NoUserMessageError
 from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun, paced
-from server.errors import ConversationNotFoundError, ReplyError, problem_text, refusal_body, status_of
+from server.errors import RETRY_SECONDS, ConversationNotFoundError, ReplyError, problem_text, refusal_body, status_of
 from server.routes.conversations.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
 from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, make_router, while_connected
@@ -135,7 +135,8 @@ class OpenAIRoute(JsonRoute):
             except ChatFailedError as error:
                 return _refused(500, str(error), code=AGENT_FAILED)
             except DrydockError as error:
-                return _refused(status_of(error), str(error))
+                # What a sandbox has no room for is refused before anything has begun.
+                return _refused(status_of(error), str(error), may_repeat=isinstance(error, SandboxError))
 
         return answered
 
@@ -155,9 +156,16 @@ def _invalid(error: RequestValidationError) -> Response:
     return _refused(400, f"{param or 'body'}: {text}", param=param or None)
 
 
-def _refused(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Response:
-    """The refusal. What has failed here fails again: OpenAI's clients would ask twice more on their own account."""
-    headers = {"X-Should-Retry": "false"} if status >= 500 else None
+def _refused(
+    status: int, message: str, *, param: str | None = None, code: str | None = None, may_repeat: bool = False
+) -> Response:
+    """The refusal. What has failed here fails again: OpenAI's clients would ask twice more on their own account.
+
+    `may_repeat`: unless it is for now only; then they are told when.
+    """
+    headers = {"X-Should-Retry": "false"} if status >= 500 else {}
+    if status == 503:
+        headers = {"Retry-After": str(RETRY_SECONDS)} | ({} if may_repeat else headers)
     return JSONResponse(refusal_body(status, message, param=param, code=code), status, headers=headers)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.serialization import AnyEvent, from_payload
+from agent_core.events.transient import HELD_BACK as HELD_BACK
 from agent_core.troubles import Trouble, coded
 from server.db.event_store import SqlEventStore
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
@@ -37,7 +38,6 @@ AGAIN_SECONDS: Final = 60.0
 """After so long it is tried again to take one up that could not even be loaded."""
 TAIL: Final = 100
 
-HELD_BACK: Final = "STATUS$HELD_BACK"
 SENTENCE: Final = (
     "This conversation was at work each of the last times that the server ended without warning, and its agent did"
     " nothing in between: it may be what ends the server. So it is held back. It is taken up again, alone, once the"

@@ -42,11 +42,12 @@ class Updates:
         self._outputs: dict[str, str] = {}
         self._plan: schema.AgentPlanUpdate | None = None
         self._speaker: str | None = None
+        self._told = ""
 
     def expect(self, text: str) -> None:
         """The editor has said this and shows it already: when it comes back it is no update."""
         self._expected.append(text)
-        self._speaker = None
+        self._speaker, self._told = None, ""
 
     def expect_no_more(self, text: str) -> None:
         if text in self._expected:
@@ -82,7 +83,8 @@ class Updates:
                 return self._observation(item)
             case Status(conversation_title=str(title)):
                 return [schema.SessionInfoUpdate(session_update="session_info_update", title=title)]
-            case Status(id=str(ident)) if ident == _RETRY and item.message:
+            case Status() if (item.tells_wait or item.id == _RETRY) and item.message not in ("", self._told):
+                self._told = item.message  # a wait is told again with each connection
                 return [_thought(f"\n{item.message}\n", None)]
         return []
 

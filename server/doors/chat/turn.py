@@ -58,7 +58,7 @@ class TurnRun:
         self.conversation_id = conversation_id
         self._streamed: dict[str, str] = {}
         self._pending: list[str] = []
-        self._speaker = ""
+        self._speaker = self._told = ""
         self._is_sent = self._is_received = self._is_at_work = self._is_over = False
         self._awaits_confirmation = self._is_rejected = False
 
@@ -109,6 +109,9 @@ class TurnRun:
             case StatusNotice(start_failed=True):
                 self._is_over = True
                 raise ChatFailedError(item.message)
+            case StatusNotice() if item.tells_wait and item.message != self._told:
+                self._told = item.message
+                return [Piece("reasoning", f"{item.message}\n")]
             case MessageEvent(source="agent"):
                 return self._rest_of(item.llm_response_id or "", item.llm_message.text)
             case ActionEvent(source="agent"):

@@ -26,6 +26,7 @@ from drydock_client import (
     Live,
     Observation,
     State,
+    Status,
     Unknown,
     UnreachableError,
 )
@@ -276,7 +277,8 @@ class DoorConversations:
 
     async def outcome(self, conversation_id: str) -> Outcome:
         async with _door_errors():
-            return _outcome(conversation_id, await self._turn_status(conversation_id))
+            conversation = await self._client.conversation(conversation_id)  # the log of one that is not there is empty
+            return _outcome(conversation_id, await turn_status_of(self._client, conversation_id), conversation)
 
     async def wait(self, conversation_id: str, seconds: float, tell: Tell) -> Outcome:
         """Wait until its agent is at rest, for so long; what it is doing, and then what it does, is told."""
@@ -300,7 +302,7 @@ class DoorConversations:
         ident = found.conversation_id
         async with self._client.follow(ident, after=found.last_event_id) as items:
             status = await self._turn_status(ident)  # what happened before it was connected
-            await tell(next(reversed(status.pending.values()), AT_WORK))
+            await tell(next(reversed(status.pending.values()), found.detail or AT_WORK))
             while not status.is_at_rest:
                 item = await _next(items)
                 if news := _news(item):
@@ -345,14 +347,15 @@ class DoorConversations:
         )
 
 
-def _outcome(conversation_id: str, status: TurnStatus) -> Outcome:
+def _outcome(conversation_id: str, status: TurnStatus, conversation: Conversation | None = None) -> Outcome:
+    why = "" if conversation is None or status.is_at_rest else conversation.why_it_waits
     state = status.state
     is_asking = state is not None and state.state == AgentState.AWAITING_USER_CONFIRMATION
     return Outcome(
         conversation_id=conversation_id,
         state=str(state.state) if state is not None else "loading",
         at_rest=status.is_at_rest,
-        detail=(state.detail or state.reason) if state is not None else "",
+        detail=((state.detail or state.reason) if state is not None else "") or why,
         answer=maybe_truncate("\n\n".join(status.replies), MAX_ANSWER),
         asks=list(status.pending.values()) if is_asking else [],
         last_event_id=status.last_event_id,
@@ -384,6 +387,8 @@ def _news(item: Live | None) -> str:
             return summary_of(item)
         case State():
             return f"the agent's state: {item.state}"
+        case Status(tells_wait=True):
+            return item.message
     return ""
 
 
