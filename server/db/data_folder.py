@@ -230,6 +230,8 @@ class InstanceLock:
     """Held by the server that uses a data folder until its process ends; `InstanceRunningError`: another has it."""
 
     def __init__(self, data_dir: Path) -> None:
+        self.machine_went_down = False
+        """Whether the machine has started anew since it was held last, and nobody has looked at the database yet."""
         self._path = data_dir / LOCK_FILE
         self._descriptor: int | None = None
 
@@ -241,7 +243,7 @@ class InstanceLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").partition("\n")[0]
             os.close(descriptor)
             if not isinstance(error, BlockingIOError):
                 raise DataDirectoryError(
@@ -255,8 +257,9 @@ class InstanceLock:
             ) from error
         try:
             give_to_owner(self._path, self._path.parent)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+            start = os.pread(descriptor, 100, 0).decode("ascii", "replace").partition("\n")[2].strip()
+            self.machine_went_down = start not in ("", _machines_start())
+            self._write(descriptor, start or _machines_start())
         except OSError as error:
             os.close(descriptor)
             raise DataDirectoryError(
@@ -269,3 +272,21 @@ class InstanceLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def looked_at(self) -> None:
+        """The database is whole, as far as can be seen."""
+        if self._descriptor is not None:
+            self._write(self._descriptor, _machines_start())
+            self.machine_went_down = False
+
+    def _write(self, descriptor: int, start: str) -> None:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n{start}\n".encode("ascii"), 0)
+
+
+def _machines_start() -> str:
+    """What tells one start of this machine from another; "" where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -37,6 +38,7 @@ from server.db.repositories.user_skills import SkillRepository
 from server.db.repositories.webhooks import WebhookRepository
 from server.db.sealing_keys import check_key, finish_rotation
 from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
+from server.db.storage_probe import look_for_damage
 from server.db.tables import metadata
 from server.db.upgrade_copies import UpgradeCopies
 from server.db.writer import Writer
@@ -49,6 +51,9 @@ DATABASE_FILE = "drydock.db"
 KEY_FILE = "secret.key"
 BLOB_FOLDER = "blobs"
 UPGRADE_COPIES = "before-upgrades"
+
+LOOK_SECONDS = 30.0
+"""How long a start may look whether a database is whole after the machine went down."""
 
 ORPHAN_SECONDS = 3600.0
 _CLOCK_SECONDS = 0.1  # a file system's clock may be behind by a few milliseconds
@@ -120,7 +125,7 @@ async def open_database(
     settings, own = settings or DatabaseSettings(), own or OwnStores()
     data_dir = prepare_data_dir(data_dir)
     async with AsyncExitStack() as stack:
-        stack.enter_context(InstanceLock(data_dir))
+        lock = stack.enter_context(InstanceLock(data_dir))
         finish_restore(data_dir)
         name = instance_id(data_dir)
         box = SecretBox.open(data_dir / KEY_FILE)
@@ -128,6 +133,9 @@ async def open_database(
             if not box.is_new:  # else no server has used this folder yet
                 _refuse_lost_database(data_dir)
             create_file(data_dir / DATABASE_FILE)
+            if lock.machine_went_down:
+                await asyncio.to_thread(_refuse_damaged_database, data_dir / DATABASE_FILE)
+                lock.looked_at()
         engines = create_engines(settings.url or sqlite_url(data_dir / DATABASE_FILE), settings)
         stack.push_async_callback(engines.dispose)
         await upgrade(engines.write, UpgradeCopies(data_dir / UPGRADE_COPIES))
@@ -201,6 +209,26 @@ def _refuse_lost_database(data_dir: Path) -> None:
             f" ({', '.join(kept)}): restore it from a backup (drydock restore) or from {UPGRADE_COPIES}/; to begin"
             " anew, move everything out of the data folder, or choose another one with --data-dir"
         )
+
+
+def _refuse_damaged_database(file: Path) -> None:
+    """Refuse a database that a power cut has damaged, as far as that is seen in a moment. Blocks."""
+    if not _size(f"{file}-wal"):
+        return  # it was closed in order
+    began = time.monotonic()
+    try:
+        damage = look_for_damage(file, LOOK_SECONDS)
+    except sqlite3.OperationalError as error:
+        _log.warning("whether the database is whole after the machine went down could not be seen: %s", error)
+        return
+    if damage:
+        raise DatabaseError(
+            f"the database {file} is damaged ({damage}): the machine went down while a server was at work, and the disk"
+            " had not kept what it had said it had; keep a copy of the data folder, and restore a backup (drydock"
+            " restore)"
+        )
+    found = "is whole" if damage == "" else "is whole as far as was seen"
+    _log.info("the machine went down; the database %s (%.1f s)", found, time.monotonic() - began)
 
 
 def _has_any(folder: Path) -> bool:

@@ -112,6 +112,11 @@ class Restore:
                 header, end = self._unpack(file, fresh, size)
                 has_key, kept = self._settle(header, end, fresh)
                 _sync_folders(fresh, data_dir)
+            except sqlite3.OperationalError as error:
+                shutil.rmtree(fresh)
+                raise BackupError(
+                    f"the database could not be written into {data_dir} ({error}); see to that disk"
+                ) from error
             except BaseException:
                 shutil.rmtree(fresh)
                 raise

@@ -70,9 +70,11 @@ def copy_database(source: Path, target: Path, progress: Callable[[int, int], Non
 
 
 def damage_of(database: sqlite3.Connection) -> str:
-    """What is wrong with the pages of a database; "" when nothing is."""
+    """What is wrong with the pages of a database; "" when nothing is. `OperationalError`: it cannot be looked at."""
     try:
         found = str(database.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError:
+        raise
     except sqlite3.DatabaseError as error:
         return str(error)
     return "" if found == "ok" else found

@@ -18,6 +18,9 @@ _BYTES: Final = 4096
 _SLOW_MILLISECONDS: Final = 50.0
 _NETWORK: Final = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "glusterfs", "lustre", "ncpfs", "fuse.sshfs", "fuse.s3fs")
 _MEMORY: Final = ("tmpfs", "ramfs")
+_LOG_WITH_GAP: Final = (
+    "SELECT conversation_id FROM events GROUP BY conversation_id HAVING count(*) != max(id) + 1 LIMIT 1"
+)
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
@@ -80,12 +83,30 @@ def file_system(folder: Path, mounts: Path = _MOUNTS) -> str:
 
 
 def damage_in(database: Path, limit_seconds: float) -> str | None:
-    """What is wrong with a SQLite database's pages, "" when nothing is; None: not known within the limit. Blocks."""
+    """What is wrong with a SQLite database, "" when nothing is; None: not known within the limit. Blocks."""
+    try:
+        return look_for_damage(database, limit_seconds)
+    except sqlite3.Error as error:
+        return str(error)
+
+
+def look_for_damage(database: Path, limit_seconds: float) -> str | None:
+    """As `damage_in`; raises `sqlite3.OperationalError` where it cannot be looked at."""
     deadline = time.monotonic() + limit_seconds
     try:
         with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > deadline, 100_000)
-            found = damage_of(connection)
-    except sqlite3.Error as error:
-        found = str(error)
-    return None if time.monotonic() > deadline else found
+            found = damage_of(connection) or _gap_in(connection)
+            return None if time.monotonic() > deadline else found
+    except sqlite3.OperationalError:
+        if time.monotonic() > deadline:
+            return None
+        raise
+
+
+def _gap_in(connection: sqlite3.Connection) -> str:
+    """Pages that the disk has lost may be whole ones of before, in which later events are missing."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
+        return ""
+    found = connection.execute(_LOG_WITH_GAP).fetchone()
+    return f"events of conversation {found[0]} are missing" if found else ""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import shutil
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from agent_core.testing.store_contract import new_events
+from server.db.data_folder import LOCK_FILE
 from server.db.database import DATABASE_FILE, open_database
+from server.db.errors import DatabaseError
 from server.db.sqlite import damage_of
 
 CUTS = int(os.environ.get("CUTS", "12"))
@@ -74,3 +80,53 @@ async def test_what_is_left_of_each_log_is_its_beginning_and_it_goes_on(tmp_path
             assert damage_of(file) == "", seed
         shutil.rmtree(folder)
     assert len(lengths) > 3, "the cuts were at different places"
+
+
+PAGE = 4096
+
+
+async def test_a_checkpoint_that_the_disk_has_lost_in_part_is_found_when_the_machine_comes_back(tmp_path: Path) -> None:
+    """Some pages of the database are those of before, though their sync was said to be done."""
+    live, file = tmp_path / "live", tmp_path / "live" / DATABASE_FILE
+    async with open_database(live) as database:
+        for number in range(60):
+            for log in ("a", "b"):
+                await database.events.append(log, new_events(f"{log}{number} " * 200))
+            if number == 20:
+                _checkpoint(file)
+                before = file.read_bytes()
+            if number == 55:
+                _checkpoint(file)
+        image = {one: (live / one).read_bytes() for one in (DATABASE_FILE, WAL, "instance-id", "secret.key")}
+    after, outcomes = image[DATABASE_FILE], Counter[str]()
+    before += bytes(len(after) - len(before))
+    changed = [at for at in range(0, len(after), PAGE) if after[at : at + PAGE] != before[at : at + PAGE]]
+    for seed in range(CUTS):
+        rng, folder = random.Random(seed), tmp_path / str(seed)
+        folder.mkdir(mode=0o700)
+        lost, pages = rng.sample(changed, rng.randint(1, len(changed))), bytearray(after)
+        for at in lost:
+            pages[at : at + PAGE] = before[at : at + PAGE]
+        for name, content in (image | {DATABASE_FILE: bytes(pages)}).items():
+            (folder / name).write_bytes(content)
+        (folder / LOCK_FILE).write_text("1\nanother-start-of-the-machine\n")
+        try:
+            async with open_database(folder) as database:
+                for log in ("a", "b"):
+                    read = [one.payload for one in await database.events.read(log, limit=100)]
+                    assert read == [(f"{log}{number} " * 200).encode() for number in range(len(read))], seed
+                    outcomes["whole" if len(read) == 60 else "shorter"] += 1
+        except DatabaseError as error:
+            assert "is damaged" in str(error), seed  # noqa: PT017
+            with pytest.raises(DatabaseError, match="is damaged"):  # and so it stays
+                async with open_database(folder):
+                    pass
+            outcomes["refused"] += 1
+        shutil.rmtree(folder)
+    logging.getLogger(__name__).info("%s", dict(outcomes))
+    assert outcomes["refused"], outcomes
+
+
+def _checkpoint(file: Path) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        assert other.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0] == 0
