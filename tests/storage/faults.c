@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct { ino_t inode; char calls[128]; int error; long skip, count; } rule;
+static struct { ino_t inode; struct timespec changed; char calls[128]; int error; long skip, count; } rule;
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -52,11 +52,15 @@ static void read_rule(void) {
     const char *path = getenv("STORAGE_FAULTS_CONTROL");
     struct stat now;
     if (!path || stat(path, &now) || now.st_size == 0) { memset(&rule, 0, sizeof rule); return; }
-    if (now.st_ino == rule.inode) return;
+    /* Its number alone may be that of a rule before it. */
+    if (now.st_ino == rule.inode && !memcmp(&now.st_mtim, &rule.changed, sizeof rule.changed)) return;
     FILE *file = fopen(path, "re");
     if (!file) return;
     memset(&rule, 0, sizeof rule);
-    if (fscanf(file, "%127s %d %ld %ld", rule.calls, &rule.error, &rule.skip, &rule.count) == 4) rule.inode = now.st_ino;
+    if (fscanf(file, "%127s %d %ld %ld", rule.calls, &rule.error, &rule.skip, &rule.count) == 4) {
+        rule.inode = now.st_ino;
+        rule.changed = now.st_mtim;
+    }
     fclose(file);
 }
 

@@ -7,6 +7,7 @@ name.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -194,11 +195,17 @@ class Tree:
         fresh = f"{place}.drydock-{os.getpid()}"
         if entry.kind == "l":
             os.symlink(entry.value, fresh)
-        else:
+            os.replace(fresh, place)
+            return
+        try:
             with open(self._store.object(entry.value), "rb") as source, open(fresh, "wb") as file:
                 file.write(source.read())
             os.chmod(fresh, entry.mode)
-        os.replace(fresh, place)
+            os.replace(fresh, place)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(fresh)
+            raise
 
     def pack(self, name: str, target: str) -> None:
         """Write a tar file with the files of a name and the present folders of version control."""

@@ -20,7 +20,7 @@ from ..core.connection import Operation, Request
 from ..core.loop import Loop, Plan
 from ..core.workers import Reply, Workers
 from ..wire import MAX_BLOB
-from .disk import failure
+from .disk import FileError, failure
 
 LANE = "snapshots"
 WAIT_SECONDS = 2.0
@@ -114,7 +114,12 @@ class Snapshots:
             if name is None:
                 return Reply({"restored": None, "written": 0, "removed": 0})
             present = tree.take(keep)
-            written, removed = tree.restore(name, present)
+            try:
+                written, removed = tree.restore(name, present)
+            except OSError as error:  # nobody can say of how many
+                reason = str(failure(error, "the workspace"))
+                told = f"only a part of the files is as it was then ({reason}); go back again"
+                raise FileError("interrupted", told) from error
             return Reply({"restored": name, "written": written, "removed": removed})
 
         self._serve(request, work)
