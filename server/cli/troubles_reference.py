@@ -37,7 +37,7 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         Trouble.STORAGE_UNREADABLE: Row(
             "a page of the database, a record, a secret or a setting that is damaged was asked for",
             "503 to what needs it; the rest goes on",
-            "`drydock doctor`, then a backup; a setting: save it again",
+            "`drydock doctor`, then a backup; a setting: save it again; a record: or delete that conversation",
         ),
         Trouble.EVENT_UNREADABLE: Row(
             "an event or its large payload is damaged or lost, and is passed over",
