@@ -138,7 +138,7 @@ describe("starting", () => {
     const model = liveModel(state(0, "loading"), status("STATUS$WAITING_FOR_TURN", "Third in line: 2 agents are at work."));
     expect([phaseOf(model), model.waiting]).toEqual(["waiting", "Third in line: 2 agents are at work."]);
     expect(acceptsMessage(phaseOf(model))).toBe(true);
-    receive(model, status("AGENT_ERROR$TOO_MANY_CONVERSATIONS", "Second in line: 1 of your conversations is at work."));
+    receive(model, status("AGENT_ERROR$TOO_MANY_CONVERSATIONS", "Second in line: 1 of your conversations is at work.", "error"));
     expect(model.waiting).toBe("Second in line: 1 of your conversations is at work.");
     expect(model.notices).toEqual([]);
     receive(model, status("STATUS$STARTING_RUNTIME"));

@@ -9,7 +9,7 @@ import os
 import sys
 import tarfile
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeVar
 
@@ -24,6 +24,8 @@ STANDARD = Path("-")
 """Stands for standard input or output."""
 
 PIECE = 1024 * 1024
+BEGINNING = 64 * 1024
+"""Bytes that hold what a whole conversation's file says of itself."""
 
 CALL_SECONDS = 300.0
 """A recording may be large."""
@@ -92,16 +94,17 @@ def export_whole(
     client = client_of(url, key_file, environment, timeout=CALL_SECONDS)
     try:
         if file == STANDARD:
-            _answer(client, _write(client.export(conversation_id), sys.stdout.buffer))
+            _tell(_answer(client, _write(client.export(conversation_id), sys.stdout.buffer)))
             return 0
         if os.path.lexists(file):
             raise FileExistsError
         with temporary_file(file.parent, file.name) as (path, target):
-            _answer(client, _write(client.export(conversation_id), target))
+            beginning = _answer(client, _write(client.export(conversation_id), target))
             os.fsync(target.fileno())
             if os.path.lexists(file):  # made meanwhile
                 raise FileExistsError
             path.replace(file)
+        _tell(beginning)
     except FileExistsError as error:
         raise DrydockError(f"{file} exists; name another file") from error
     except OSError as error:
@@ -109,10 +112,29 @@ def export_whole(
     return 0
 
 
-async def _write(pieces: AsyncIterator[bytes], target: BinaryIO) -> None:
+async def _write(pieces: AsyncIterator[bytes], target: BinaryIO) -> bytes:
+    """Write them; returns the beginning."""
+    beginning = b""
     async for piece in pieces:
+        beginning += piece[: BEGINNING - len(beginning)]
         target.write(piece)
     target.flush()
+    return beginning
+
+
+def _tell(beginning: bytes) -> None:
+    """Say what is not in a whole conversation, whose file begins so."""
+    header: dict[str, Any] = {}
+    with suppress(tarfile.TarError, ValueError), tarfile.open(fileobj=io.BytesIO(beginning), mode="r:") as tar:
+        member = tar.next()
+        content = tar.extractfile(member) if member is not None else None
+        header = json.loads(content.read()) if content is not None else {}
+    if reason := header.get("without_files"):
+        sys.stderr.write(f"The files of its workspace are not in it: {reason}.\n")
+    if number := header.get("left_out"):
+        names = header.get("left_out_names", [])
+        more = f" and {number - len(names)} more" if number > len(names) else ""
+        sys.stderr.write(f"{number} files could not be read, and are not in it: {', '.join(names)}{more}\n")
 
 
 def _is_whole(file: Path) -> bool:

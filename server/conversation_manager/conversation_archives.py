@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 import tarfile
+import tempfile
 from bisect import bisect_right
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -19,10 +22,12 @@ from typing import BinaryIO, Final, NamedTuple
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agent_core.errors import DISK_FULL, EventStoreError, SandboxError
 from agent_core.events.event import utc_now
 from agent_core.events.store import SEPARATOR, NewEvent, StoredEvent
-from agent_core.runtime.snapshots import packed
+from agent_core.runtime.channel.connection import SandboxConnection
 from agent_core.session.rewind import ReadableLog, StoredLog, fork_log
+from agent_core.tools.context import SandboxAccess
 from agent_core.version import VERSION
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.conversation_manager.forks import sandbox_of
@@ -38,7 +43,9 @@ from server.db.archives import (
 )
 from server.db.database import Database
 from server.db.repositories.conversations import ConversationRecord
-from server.session.unfinished import seed_of, unfinished_conversation
+from server.db.storage_health import file_error
+from server.db.workspace_copies import ATTEMPTS
+from server.session.unfinished import seed_of, unfinished_conversation, waiting_files
 
 FORMAT: Final = 1
 HEADER: Final = "drydock-conversation.json"
@@ -46,6 +53,12 @@ END: Final = "checksums.json"
 KIND: Final = "exported conversation"
 
 _PAGE: Final = 200
+_PIECE: Final = 4 * 1024**2
+_LOOK: Final = 32 * 1024**2
+"""Bytes of a copy that are written between two looks at the disk."""
+_NAMED: Final = 20
+"""Files that were left out and are named, each by so many characters of its path."""
+_NAME: Final = 200
 _MAX_PART: Final = 256 * 1024**2
 """Bytes of a part of a log: a page of events, or one that is large."""
 _MAX_DEPTH: Final = 16
@@ -54,7 +67,10 @@ _FILES: Final = re.compile(r"workspace/(\d{6,9})")
 
 
 class ConversationHeader(BaseModel):
-    """What an exported conversation was, and where its files were left out, why."""
+    """What an exported conversation was, and where its files were left out, why.
+
+    `left_out`: how many of its files could not be read, and `left_out_names` the first of them.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,18 +80,55 @@ class ConversationHeader(BaseModel):
     title: str | None = None
     exported_at: datetime
     without_files: str = ""
+    left_out: int = 0
+    left_out_names: list[str] = []
 
 
 async def export_archive(
-    database: Database, manager: ConversationManager, record: ConversationRecord, *, with_files: bool
+    database: Database, manager: ConversationManager, record: ConversationRecord, *, with_files: bool, reserve: int = 0
 ) -> AsyncIterator[bytes]:
-    """The conversation as a file, in parts: the log as it is when this begins, the files as they are behind it.
+    """The conversation as a file, in parts: the log as it is when this begins, all files as they are behind it.
 
-    Its sandbox is started if need be. Memory is bounded by a page of events. Raises a `DrydockError`; that of the
-    sandbox comes before the first part.
+    Its sandbox is started if need be. Memory is bounded by a page of events; the files are copied into the data folder
+    first, whose disk keeps `reserve` bytes. Raises a `DrydockError`; that of the files comes before the first part.
     """
-    sandbox = await sandbox_of(manager, record.id) if with_files and record.sandbox is not None else None
-    without = "" if sandbox is not None else "it had no sandbox" if with_files else "they were not wanted"
+    logs = sorted((await database.events.last_ids(record.id)).items())
+    if not with_files or record.sandbox is None:
+        without = "it had no sandbox" if with_files else "they were not wanted"
+        with (with_files and waiting_files(database.data_dir, record.id)) or nullcontext() as waiting:
+            async for part in _export(database, record, logs, waiting, without="" if waiting else without):
+                yield part
+        return
+    sandbox = await sandbox_of(manager, record.id)
+    with tempfile.TemporaryFile(dir=database.data_dir) as files:
+        left_out = await _copy_workspace(sandbox, _Spool(files, database.data_dir, reserve))
+        async for part in _export(database, record, logs, files, left_out=left_out):
+            yield part
+
+
+async def _copy_workspace(sandbox: SandboxAccess, spool: _Spool) -> list[str]:
+    """Copy all files of a workspace, as they are; returns the paths of those that could not be read."""
+    if not isinstance(sandbox, SandboxConnection):
+        raise SandboxError("It works in the sandbox of another conversation.", fix="Export that one.")
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return await sandbox.sandbox.archive(spool)
+        except SandboxError as error:
+            if error.code != "changed":
+                raise
+        await asyncio.to_thread(spool.clear)
+    return await sandbox.sandbox.archive(spool)
+
+
+async def _export(
+    database: Database,
+    record: ConversationRecord,
+    logs: list[tuple[str, int]],
+    files: BinaryIO | None = None,
+    *,
+    without: str = "",
+    left_out: Sequence[str] = (),
+) -> AsyncIterator[bytes]:
     header = ConversationHeader(
         format=FORMAT,
         version=VERSION,
@@ -83,13 +136,12 @@ async def export_archive(
         title=record.title,
         exported_at=utc_now(),
         without_files=without,
+        left_out=len(left_out),
+        left_out_names=[name[:_NAME].encode(errors="replace").decode() for name in left_out[:_NAMED]],
     )
     parts = _Parts()
     archive = ArchiveWriter(parts)  # type: ignore[arg-type] # all that is asked of a file
     archive.add(HEADER, header.model_dump_json().encode())
-    logs = sorted((await database.events.last_ids(record.id)).items())
-    files = packed(sandbox, record.id, []) if sandbox is not None else None
-    first = await anext(files, b"") if files is not None else b""
     for log, last in logs:
         number, after = 0, -1
         folder = log[len(record.id) :].replace(SEPARATOR, "/").strip("/")
@@ -103,10 +155,9 @@ async def export_archive(
             yield parts.take()
             number, after = number + 1, page[-1].id
     if files is not None:
-        await asyncio.to_thread(archive.add, f"workspace/{0:06}", first)
-        yield parts.take()
-        number = 1
-        async for part in files:
+        files.seek(0)
+        number = 0
+        while part := await asyncio.to_thread(files.read, _PIECE):
             await asyncio.to_thread(archive.add, f"workspace/{number:06}", part)
             yield parts.take()
             number += 1
@@ -127,6 +178,32 @@ class _Parts:
     def take(self) -> bytes:
         taken, self._written = b"".join(self._written), []
         return taken
+
+
+class _Spool:
+    """The file that a workspace is copied to, by a thread, as long as the disk keeps its reserve."""
+
+    def __init__(self, file: BinaryIO, folder: Path, reserve: int) -> None:
+        self._file, self._folder, self._reserve = file, folder, reserve
+        self._looked_at = 0
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def clear(self) -> None:
+        self._file.seek(0)
+        self._file.truncate()
+        self._looked_at = 0
+
+    def write(self, data: bytes, /) -> int:
+        if self._file.tell() >= self._looked_at:
+            self._looked_at = self._file.tell() + _LOOK
+            if shutil.disk_usage(self._folder).free < self._reserve + _LOOK:
+                raise EventStoreError("The server's disk has no room for a copy of its files.", code=DISK_FULL)
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            raise file_error("Its files cannot be copied", error) from error
 
 
 async def import_archive(database: Database, record: ConversationRecord, file: BinaryIO) -> None:

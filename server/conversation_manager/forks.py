@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +24,7 @@ from server.session.agents.programs import PROGRAM, ProgramSettings, opened_prog
 from server.session.crash_guard import LIFE
 from server.session.sandboxes import OTHER_SANDBOXES
 from server.session.titles import default_title
-from server.session.unfinished import seed_of, unfinished_conversation
+from server.session.unfinished import seed_of, unfinished_conversation, waiting_files
 
 START_SECONDS = 90.0
 LOOK_SECONDS = 0.05
@@ -74,6 +75,8 @@ async def fork_conversation(
         moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics, prompt=prompt)
         if copy_files and source.sandbox is not None:
             await _copy_files(manager, source, moments, seed)
+        elif copy_files and (waiting := waiting_files(database.data_dir, source.id)) is not None:
+            await asyncio.get_running_loop().run_in_executor(_writing, _copy_waiting, waiting, seed)
         # Last, so that nobody ever sees a fork that is not whole, not even when this process is killed.
         await database.conversations.create(record)
 
@@ -100,6 +103,11 @@ async def _copy_files(manager: ConversationManager, source: ConversationRecord, 
             await loop.run_in_executor(_writing, file.write, part)
     finally:
         await loop.run_in_executor(_writing, file.close)
+
+
+def _copy_waiting(files: BinaryIO, to: Path) -> None:
+    with files, _made(to) as copy:
+        shutil.copyfileobj(files, copy)
 
 
 def _made(path: Path) -> BinaryIO:

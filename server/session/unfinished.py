@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from agent_core.errors import DrydockError, EventStoreError
 from agent_core.troubles import Trouble, coded
@@ -20,6 +21,14 @@ from server.db.storage_health import file_error
 def seed_of(data_dir: Path, conversation_id: str) -> Path:
     """Where the files wait for the first start of a fork, which puts them into its workspace: a tar file."""
     return data_dir / SEED_FOLDER / f"{conversation_id}.tar"
+
+
+def waiting_files(data_dir: Path, conversation_id: str) -> BinaryIO | None:
+    """The tar file of those that wait for the conversation's first start, opened; None: none wait."""
+    try:
+        return seed_of(data_dir, conversation_id).open("rb")
+    except FileNotFoundError:
+        return None
 
 
 logger = logging.getLogger(__name__)

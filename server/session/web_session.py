@@ -16,7 +16,7 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import DISK_RESERVE, STORAGE, StatusNotice
+from agent_core.events.transient import DISK_RESERVE, STORAGE, TOO_MANY_CONVERSATIONS, StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
@@ -197,7 +197,9 @@ class WebSession:
         if (agent := self._agent) is None:
             return
         if turn is not None:
-            agent.stream.publish(StatusNotice(turn.status, turn.text))
+            # The protocol's own id is an error's, which is what its clients show.
+            level = "error" if turn.status == TOO_MANY_CONVERSATIONS else "info"
+            agent.stream.publish(StatusNotice(turn.status, turn.text, level))
         elif agent.is_ready:  # otherwise what its start has to say follows
             agent.stream.publish(StatusNotice(agent.runtime_status, ""))
 

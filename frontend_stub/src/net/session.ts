@@ -6,6 +6,7 @@
 import { keyed, lastingApproval, messageAction, stateAction } from "../protocol/client-actions";
 import type { ClientAction, RequestedState } from "../protocol/client-actions";
 import type { Frame } from "../protocol/frames";
+import { isWaiting } from "../protocol/status";
 import type { ConversationStore } from "../state/model";
 import { acceptsMessage, needsStart, phaseOf } from "../state/phase";
 import type { Api } from "./api";
@@ -235,7 +236,7 @@ export class ConversationSession {
 
   readonly #onFrame = (frame: Frame): void => {
     this.#outbox.keep();
-    if (frame.kind === "state" || (frame.kind === "status" && frame.level === "info")) this.#flushOutbox();
+    if (frame.kind === "state" || (frame.kind === "status" && (frame.level === "info" || isWaiting(frame.id)))) this.#flushOutbox();
     if (frame.kind === "status" && frame.title !== null) this.#parts.onInfo?.();
   };
 

@@ -35,7 +35,8 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     model.frozen = frame.message || progressLabel(frame.id);
     return;
   }
-  if (frame.level === "error") {
+  const waits = isWaiting(frame.id);
+  if (frame.level === "error" && !waits) {
     const failure = { statusId: frame.id, text: frame.message };
     if (model.agentState === "error" && tellsSame(failure, model.agentReason)) return;
     model.failure = failure;
@@ -44,7 +45,7 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
   }
   if (frame.id !== "STATUS$NETWORK_WARNING") endOutage(model);
   if (SANDBOX_IS_UP.has(frame.id)) endSandboxTrouble(model);
-  if (isWaiting(frame.id)) {
+  if (waits) {
     model.waiting = waitingText(frame.id, frame.message);
     return;
   }

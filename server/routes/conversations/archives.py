@@ -34,6 +34,7 @@ from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
 from server.session.agents.models import ConversationModels
 from server.session.sandbox_choice import SANDBOX, SandboxOptions
+from server.settings.settings import MEGABYTE
 
 router = make_router("/api/conversations")
 
@@ -57,7 +58,10 @@ async def export_conversation(
     """The whole conversation as one file: its log, those of its sub-agents, and the files of its workspace."""
 
     async def parts() -> AsyncIterator[bytes]:
-        async for part in export_archive(services.database, services.manager, record, with_files=files):
+        reserve = services.settings.disk_reserve_mb * MEGABYTE
+        async for part in export_archive(
+            services.database, services.manager, record, with_files=files, reserve=reserve
+        ):
             services.manager.touch(record.id)
             yield part
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.stream import Subscription
@@ -24,6 +25,7 @@ from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
 from server.db.repositories.conversations import ConversationRecord
+from server.wire.frames import status_frame
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server
 
 LONG = 600.0
@@ -138,19 +140,22 @@ async def test_a_follow_up_waits_like_the_rest_and_its_clients_are_told(
         async with stream.subscribe(after=stream.last_id, transients=True) as seen:
             event = {"action": "message", "args": {"content": "Do 'task-second'"}}
             assert (await server.post(f"/api/conversations/{rests}/events", json=event)).status_code == 200
-            assert await next_notice(seen) == ("AGENT_ERROR$TOO_MANY_CONVERSATIONS", "info")
+            reason = "First in line: 1 of your conversations is at work, as many as may be at a time."
+            wanted = {"id": "AGENT_ERROR$TOO_MANY_CONVERSATIONS", "type": "error", "message": reason}
+            assert (await next_status(seen)).items() > {**wanted, "source": "environment"}.items()
             async with stream.subscribe(after=stream.last_id, transients=True) as later:
-                assert await next_notice(later) == ("AGENT_ERROR$TOO_MANY_CONVERSATIONS", "info")
+                assert (await next_status(later)).items() > wanted.items()
             assert (await server.post(f"/api/conversations/{holding}/stop")).status_code == 200
-            assert await next_notice(seen) == ("STATUS$READY", "info")
+            assert (await next_status(seen)).items() > {"id": "STATUS$READY", "type": "info"}.items()
         await until_state(server, rests, "finished")
 
 
-async def next_notice(seen: Subscription) -> tuple[str, str]:
+async def next_status(seen: Subscription) -> dict[str, Any]:
+    """What clients get of it: a protocol's error with a source and a time is one that they show."""
     async with asyncio.timeout(MODEL_SECONDS):
         async for one in seen:
             if isinstance(one, StatusNotice):
-                return one.status_id, one.level
+                return status_frame(one, utc_now())
     raise AssertionError("the stream ended without a notice")
 
 

@@ -202,6 +202,7 @@ def check_command(words: list[str]) -> None:
         assert shown.returncode == 0, shown.stderr
         assert not [word for word in words[2:] if word.startswith("--") and word not in shown.stdout], shown.stdout
     elif words[:2] == ["docker", "compose"]:
-        check_command(words[words.index("drydock") :])  # in a container of the project, whose own tests start those
+        if "drydock" in words:  # in a container of the project, whose own tests start those
+            check_command(words[words.index("drydock") :])
     else:
-        assert words[0] in {"git", "cd", "age"}, f"say in the test how {words[0]!r} is executed"
+        assert words[0] in {"git", "cd", "age", "umask", "docker"}, f"say in the test how {words[0]!r} is executed"

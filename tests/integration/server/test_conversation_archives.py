@@ -21,7 +21,7 @@ def tree(folder: Path) -> dict[str, tuple[str, int, bytes | str]]:
     """What is below a folder: kind, mode and content of each path."""
     found: dict[str, tuple[str, int, bytes | str]] = {}
     for path in sorted(folder.rglob("*")):
-        mode = path.lstat().st_mode & 0o777
+        mode = path.lstat().st_mode & 0o7777
         if path.is_symlink():
             found[str(path.relative_to(folder))] = ("link", 0, os.readlink(path))
         elif path.is_dir():
@@ -55,6 +55,17 @@ async def test_a_conversation_goes_to_another_server_with_its_workspace_and_goes
     (workspace / "private").chmod(0o600)
     (workspace / "link").symlink_to("empty/deeper")
     (workspace / "elsewhere").symlink_to("/usr/bin/env")
+    (workspace / "node_modules/boat").mkdir(parents=True)
+    (workspace / "node_modules/boat/index.js").write_text("sail()")
+    (workspace / ".git").mkdir()
+    (workspace / ".git/HEAD").write_text("ref: refs/heads/main")
+    (workspace / "large").write_bytes(BINARY * 30)
+    (workspace / "same as large").hardlink_to(workspace / "large")
+    (workspace / os.fsdecode(b"no \xff encoding")).write_bytes(b"")
+    (workspace / "closed").mkdir(mode=0o500)
+    (workspace / "script").write_bytes(b"#!/bin/sh")
+    (workspace / "script").chmod(0o4755)
+    os.utime(workspace / "script", (1_000_000_000, 1_000_000_000))
     before = tree(workspace)
 
     file = tmp_path / "conversation.tar"
@@ -71,6 +82,8 @@ async def test_a_conversation_goes_to_another_server_with_its_workspace_and_goes
         await until_running(second, new.strip())
         copied = tree(workspace_of(second))
         assert {name: copied.get(name) for name in before} == before
+        assert (workspace_of(second) / "script").stat().st_mtime == 1_000_000_000
+        assert (workspace_of(second) / "large").stat().st_nlink == 2
 
         # By REST, and what is no such file.
         async with first.client() as source:
@@ -83,7 +96,7 @@ async def test_a_conversation_goes_to_another_server_with_its_workspace_and_goes
         other = await client.post("/api/conversations/import/archive", content=content[:-1], headers=once)
         assert (other.status_code, other.json()["code"]) == (422, "key_reused")
         count = len((await client.get("/api/conversations")).json()["results"])
-        answer = await client.post("/api/conversations/import/archive", content=content[:-5000])
+        answer = await client.post("/api/conversations/import/archive", content=content[:-20_000])
         assert answer.status_code == 400
         assert "file: " in answer.text
         assert len((await client.get("/api/conversations")).json()["results"]) == count == 2

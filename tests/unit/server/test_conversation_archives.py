@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Callable
+from functools import partial
 
 import orjson
 import pytest
@@ -14,6 +15,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import to_payload
 from agent_core.testing.store_contract import new_event, payloads
 from server.conversation_manager.conversation_archives import END, HEADER, export_archive, import_archive
+from server.conversation_manager.forks import fork_conversation
 from server.db.archives import ArchiveError, ArchiveWriter
 from server.db.repositories.conversations import ConversationRecord
 from server.session.unfinished import seed_of
@@ -155,3 +157,13 @@ async def test_files_wait_for_the_first_start(house: House) -> None:
     await import_archive(house.database, ConversationRecord(id="new"), io.BytesIO(archive(workspace(*members))))
     with tarfile.open(seed_of(house.database.data_dir, "new")) as tar:
         assert [(one.name, one.type, one.linkname) for one in tar] == list(members)
+    # Nor are they forgotten when it is taken along, or forked, before it was ever started.
+    seed = seed_of(house.database.data_dir, "new").read_bytes()
+    record = await house.database.conversations.get("new")
+    assert record is not None
+    again = [part async for part in export_archive(house.database, house.manager, record, with_files=True)]
+    await import_archive(house.database, ConversationRecord(id="third"), io.BytesIO(b"".join(again)))
+    assert seed_of(house.database.data_dir, "third").read_bytes() == seed
+    made = partial(fork_conversation, house.database, house.manager, record, "fork")
+    await made(upto=None, reset_metrics=False, copy_files=True)
+    assert seed_of(house.database.data_dir, "fork").read_bytes() == seed
