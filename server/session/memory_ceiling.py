@@ -141,7 +141,9 @@ def _control_groups(membership: str, root: Path) -> Iterator[MachineMemory]:
         except (OSError, ValueError):  # another way of mounting, or the root, which has none
             continue
         if limit.isdigit() and int(limit) < 1 << 60:  # version 1 writes a huge number for none
-            given_back = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
+            kind = "total_" if "total_inactive_file" in facts else ""
+            # All of the page cache is given back when it is wanted, also what was read more than once.
+            given_back = sum(int(facts.get(f"{kind}{name}_file", 0)) for name in ("inactive", "active"))
             yield MachineMemory(int(limit), int(limit) - int(used) + given_back)
 
 

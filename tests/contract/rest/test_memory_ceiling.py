@@ -179,7 +179,7 @@ def test_the_tightest_control_group_around_the_server_counts(tmp_path: Path, ver
         no_limit = version == 2 and limit > 1 << 60
         (folder / f"memory.{names[0]}").write_text("max\n" if no_limit else f"{limit}\n")
         (folder / f"memory.{names[1]}").write_text(f"{used}\n")
-        (folder / "memory.stat").write_text("inactive_file 50\nanon 3\n")
+        (folder / "memory.stat").write_text("inactive_file 30\nactive_file 20\nanon 3\n")
     membership = "0::/outer/inner\n" if version == 2 else "3:cpu:/x\n4:memory:/outer/inner\n0::/\n"
     found = set(memory_ceiling._control_groups(membership, tmp_path))
     assert found == {(400, 150), (900, 850)}
