@@ -198,8 +198,8 @@ class WebSession:
             return
         if turn is not None:
             # The protocol's own id is an error's, which is what its clients show.
-            level = "error" if turn.status == TOO_MANY_CONVERSATIONS else "info"
-            agent.stream.publish(StatusNotice(turn.status, turn.text, level))
+            is_known = turn.status == TOO_MANY_CONVERSATIONS
+            agent.stream.publish(StatusNotice(turn.status, turn.text, "error" if is_known else "info"))
         elif agent.is_ready:  # otherwise what its start has to say follows
             agent.stream.publish(StatusNotice(agent.runtime_status, ""))
 
