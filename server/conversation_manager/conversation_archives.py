@@ -92,18 +92,19 @@ async def export_archive(
     Its sandbox is started if need be. Memory is bounded by a page of events; the files are copied into the data folder
     first, whose disk keeps `reserve` bytes. Raises a `DrydockError`; that of the files comes before the first part.
     """
-    logs = sorted((await database.events.last_ids(record.id)).items())
-    if not with_files or record.sandbox is None:
-        without = "it had no sandbox" if with_files else "they were not wanted"
-        with (with_files and waiting_files(database.data_dir, record.id)) or nullcontext() as waiting:
-            async for part in _export(database, record, logs, waiting, without="" if waiting else without):
+    with manager.keeping(record.id):
+        logs = sorted((await database.events.last_ids(record.id)).items())
+        if not with_files or record.sandbox is None:
+            without = "it had no sandbox" if with_files else "they were not wanted"
+            with (with_files and waiting_files(database.data_dir, record.id)) or nullcontext() as waiting:
+                async for part in _export(database, record, logs, waiting, without="" if waiting else without):
+                    yield part
+            return
+        sandbox = await sandbox_of(manager, record.id)
+        with tempfile.TemporaryFile(dir=database.data_dir) as files:
+            left_out = await _copy_workspace(sandbox, _Spool(files, database.data_dir, reserve))
+            async for part in _export(database, record, logs, files, left_out=left_out):
                 yield part
-        return
-    sandbox = await sandbox_of(manager, record.id)
-    with tempfile.TemporaryFile(dir=database.data_dir) as files:
-        left_out = await _copy_workspace(sandbox, _Spool(files, database.data_dir, reserve))
-        async for part in _export(database, record, logs, files, left_out=left_out):
-            yield part
 
 
 async def _copy_workspace(sandbox: SandboxAccess, spool: _Spool) -> list[str]:

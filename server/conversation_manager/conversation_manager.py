@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
@@ -179,6 +180,10 @@ class ConversationManager(ABC):
     @abstractmethod
     def live(self, conversation_id: str) -> LiveConversation:
         """What its session says at this moment; STOPPED when it has none."""
+
+    def keeping(self, conversation_id: str) -> AbstractContextManager[None]:
+        """While it is held, the conversation is used: it is being read from its beginning to its end."""
+        return nullcontext()
 
     @abstractmethod
     def sandbox(self, conversation_id: str) -> ConversationSandbox | None:

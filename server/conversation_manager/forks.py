@@ -69,16 +69,17 @@ async def fork_conversation(
     if reset_metrics:
         record = replace(record, accumulated_cost=0.0, prompt_tokens=0, completion_tokens=0)
     seed = seed_of(database.data_dir, new_id)
-    async with unfinished_conversation(database, new_id):
-        logs = StoredLog(database.events, source.id), StoredLog(database.events, new_id)
-        prompt = None if program is None else program.opening_prompt(new_id)
-        moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics, prompt=prompt)
-        if copy_files and source.sandbox is not None:
-            await _copy_files(manager, source, moments, seed)
-        elif copy_files and (waiting := waiting_files(database.data_dir, source.id)) is not None:
-            await asyncio.get_running_loop().run_in_executor(_writing, _copy_waiting, waiting, seed)
-        # Last, so that nobody ever sees a fork that is not whole, not even when this process is killed.
-        await database.conversations.create(record)
+    with manager.keeping(source.id):
+        async with unfinished_conversation(database, new_id):
+            logs = StoredLog(database.events, source.id), StoredLog(database.events, new_id)
+            prompt = None if program is None else program.opening_prompt(new_id)
+            moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics, prompt=prompt)
+            if copy_files and source.sandbox is not None:
+                await _copy_files(manager, source, moments, seed)
+            elif copy_files and (waiting := waiting_files(database.data_dir, source.id)) is not None:
+                await asyncio.get_running_loop().run_in_executor(_writing, _copy_waiting, waiting, seed)
+            # Last, so that nobody ever sees a fork that is not whole, not even when this process is killed.
+            await database.conversations.create(record)
 
 
 def _options(

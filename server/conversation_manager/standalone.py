@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -70,6 +71,7 @@ class StandaloneConversationManager(ConversationManager):
         self._sessions: dict[str, WebSession] = {}
         self._by_connection: dict[str, WebSession] = {}
         self._unattended_since: dict[str, float] = {}
+        self._kept = Counter[str]()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._titles = TitleKeeper(self._conversations, parts.titles, parts.announcements)
         self._last_activity = time.monotonic()
@@ -263,7 +265,16 @@ class StandaloneConversationManager(ConversationManager):
 
     def _is_used(self, conversation_id: str) -> bool:
         waits = self.queue.place(conversation_id) is not None or self.guard.is_held(conversation_id)
-        return waits or conversation_id in self._sessions
+        return waits or conversation_id in self._sessions or self._kept[conversation_id] > 0
+
+    @contextmanager
+    def keeping(self, conversation_id: str) -> Iterator[None]:
+        self._kept[conversation_id] += 1
+        try:
+            yield
+        finally:
+            self._kept[conversation_id] -= 1
+            self._kept += Counter()  # what is at zero goes
 
     def wanted(self, conversation_id: str) -> None:
         self._unwanted.discard(conversation_id)

@@ -19,6 +19,7 @@ from agent_core.troubles import Trouble
 from server.auth.identity import Identity
 from server.cli.doctor import doctor
 from server.conversation_manager import retention as retention_module
+from server.conversation_manager.conversation_archives import export_archive
 from server.conversation_manager.retention import MOST_AT_ONCE, Doomed, Retention, RetentionLimits, doomed
 from server.db.repositories.conversations import ConversationUse
 from server.metrics import ServerMetrics
@@ -136,6 +137,23 @@ async def test_what_waits_in_line_or_is_held_back_when_its_turn_to_go_comes_stay
     for name in ("in line", "held"):
         assert not await house.manager.delete(name, unless_used=True)
     assert await house.database.conversations.ids() == {"in line", "held"}
+
+
+async def test_what_is_being_exported_stays_until_that_is_done(house: House) -> None:
+    await house.new("old", created_at=ago(40))
+    await house.database.events.append("old", new_events(*[b"{}"] * 450))
+    record = await house.database.conversations.get("old")
+    assert record is not None
+    async with retaining(house, retention_days=30) as metrics:
+        parts = [part async for part in _slowly(export_archive(house.database, house.manager, record, with_files=True))]
+        assert len(parts) > 2
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 1)
+
+
+async def _slowly(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for part in parts:
+        yield part
+        await asyncio.sleep(0.05)  # some rounds
 
 
 async def test_without_limits_nothing_is_ever_deleted(house: House) -> None:
