@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,11 +19,16 @@ import httpx
 import pytest
 import socketio
 
+from bench.load import opened_by
+from tests.integration.audit import AUDITED, SETTLE_SECONDS
 from tests.integration.server.forks import ROOT, ForkedProcess, fork_server
 
 START_SECONDS = 90.0
 WAIT_SECONDS = 60.0
 CLOSE_SECONDS = 120.0
+GAUGE = re.compile(r"^drydock_(tasks|sessions|sandboxes|connections|live_logs|working|waiting) (\S+)$", re.MULTILINE)
+MAY_BE_KEPT = Counter({"connection": 500, "drydock.db": 4, "drydock.db-wal": 4})
+"""Connections to a model server, for two minutes and so many; and the database's, each made when first needed."""
 ADDRESS = re.compile(r" is at (http://\S+?)(/#token=(\S+))?\s")
 
 
@@ -44,6 +50,7 @@ class ServerProcess:
         self.token: str | None = None
         self.start_seconds = 0.0
         self._process: asyncio.subprocess.Process | ForkedProcess | None = None
+        self._held = Counter[str]()
 
     async def start(self) -> None:
         """Start it; returns when it answers.
@@ -71,6 +78,8 @@ class ServerProcess:
         self.url, self.token = match[1], match[3]
         async with self.client() as client:
             assert (await client.get("/health")).json() == "OK"
+            if AUDITED:
+                self._held = await self._holdings(client)
         self.start_seconds = time.perf_counter() - began
 
     @property
@@ -129,7 +138,23 @@ class ServerProcess:
             while results := (await client.get("/api/conversations", params={"limit": 100})).json()["results"]:
                 paths = (f"/api/conversations/{info['conversation_id']}" for info in results)
                 await asyncio.gather(*map(client.delete, paths))
+            left = await self._left(client) if AUDITED else {}
         await self.stop()
+        assert not left, f"with its last conversation gone, the server at {self.data_dir} still holds {left}"
+
+    async def _left(self, client: httpx.AsyncClient) -> dict[str, int]:
+        """What it holds that it did not when it had started, and does not give back soon."""
+        end = time.monotonic() + SETTLE_SECONDS
+        while left := await self._holdings(client) - self._held - MAY_BE_KEPT:
+            if time.monotonic() > end:
+                break
+            await asyncio.sleep(0.02)
+        return dict(left)
+
+    async def _holdings(self, client: httpx.AsyncClient) -> Counter[str]:
+        answer = await client.get("/metrics")
+        found = Counter({name: int(float(number)) for name, number in GAUGE.findall(answer.text)})
+        return found + opened_by(self.pid, self.url)
 
 
 def clean_environment() -> dict[str, str]:

@@ -26,6 +26,8 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[3]
+MOULDS: dict[int, int] = {}
+"""The processes that others are forked from, with the descriptor of the line to each: they stay from test to test."""
 _MESSAGE = 1_000_000
 _LOST = -1
 _IMPORTED = (
@@ -129,6 +131,7 @@ def _mould(preload: str = "") -> tuple[subprocess.Popen[bytes], socket.socket]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
+    MOULDS[process.pid] = ours.fileno()
     atexit.register(_end, process, ours)
     return process, ours
 
