@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -48,10 +49,12 @@ class _Connections:
 
 
 @contextlib.asynccontextmanager
-async def listening(handler: Handler, host: str = "127.0.0.1") -> AsyncIterator[int]:
+async def listening(
+    handler: Handler, host: str = "127.0.0.1", *, encrypted: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
     """Serve each connection to a free port of this address with the handler; gives the port."""
     connections = _Connections(handler)
-    server = await asyncio.start_server(connections.accept, host, 0, backlog=_BACKLOG)
+    server = await asyncio.start_server(connections.accept, host, 0, backlog=_BACKLOG, ssl=encrypted)
     try:
         yield int(server.sockets[0].getsockname()[1])
     finally:

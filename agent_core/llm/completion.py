@@ -18,6 +18,7 @@ from agent_core.errors import (
     LLMPromptCacheError,
     LLMTimeoutError,
 )
+from agent_core.events.messages import Message
 from agent_core.llm.answer import Assembly
 from agent_core.llm.capabilities import lookup_name
 from agent_core.llm.config import LLMConfig
@@ -59,6 +60,8 @@ class PreparedCall:
     """A call of a configured model, ready to be made; `messages` are those of the request before any became text.
 
     `on_retry`, after the configured listener, hears of each failed attempt that will be repeated, before the wait.
+    `on_broken` hears what an attempt has cost whose answer had begun, and failed or was cancelled: providers want to be
+    paid for it. Its response has no message.
     """
 
     transport: Transport
@@ -69,6 +72,7 @@ class PreparedCall:
     marks_cache: bool
     on_delta: DeltaListener | None = None
     on_retry: RetryListener | None = None
+    on_broken: Callable[[LLMResponse], object] | None = None
 
     async def run(self) -> LLMResponse:
         """Make the call; raises `LLMError` when it failed for good, and nothing of the answer is valid then."""
@@ -113,8 +117,15 @@ class PreparedCall:
             await self._receive(request, assembly, sink)
         except BaseException:
             sink.discard()
+            if self.on_broken is not None and (assembly.size or assembly.usage):
+                self.on_broken(self._response(request, assembly, response_id, start, Message(role="assistant")))
             raise
         sink.close()
+        return self._response(request, assembly, response_id, start, assembly.message)
+
+    def _response(
+        self, request: CompletionRequest, assembly: Assembly, response_id: str, start: float, message: Message
+    ) -> LLMResponse:
         config, cost = self.config, assembly.cost
         usage = usage_of(
             assembly.usage,
@@ -126,7 +137,7 @@ class PreparedCall:
         if cost is None:
             cost = cost_of(usage, lookup_name(config), config.input_cost_per_token, config.output_cost_per_token)
         return LLMResponse(
-            message=assembly.message,
+            message=message,
             id=response_id,
             usage=usage,
             cost=cost,

@@ -395,14 +395,18 @@ class LLM(LLMConfig):
             marks_cache=self.caching_prompt and features.prompt_cache_marks,
             on_delta=call.on_delta,
             on_retry=call.on_retry,
+            on_broken=lambda response: self._counted(response, call, metrics),
         )
-        response = await self._logged(completion, request)
+        response = self._counted(await self._logged(completion, request), call, metrics)
+        answer = response if text_calls is None else text_calls.read(response)
+        return replace(answer, message=fitting.restored(answer.message))
+
+    def _counted(self, response: LLMResponse, call: CallArguments, metrics: Metrics) -> LLMResponse:
         metrics.add(response)
         response = replace(response, metrics=metrics.snapshot())
         if call.context.on_response is not None:
             call.context.on_response(response, self.usage_id)
-        answer = response if text_calls is None else text_calls.read(response)
-        return replace(answer, message=fitting.restored(answer.message))
+        return response
 
     async def _http(self) -> Any:
         client = shared_client()

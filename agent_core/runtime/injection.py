@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
+import marshal
 import os
-import py_compile
 import sys
 import tarfile
-import tempfile
 import time
 from functools import cache
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 from agent_core.runtime.sandbox import RUNNER_ROOT, SOCKET, STATE_DIR, WORKSPACE, SandboxLimits
@@ -22,6 +22,8 @@ IDLE_EXIT_SECONDS = 48 * 3600
 """The runner ends when no server attached for two days (its server's data may be deleted); the workspace stays."""
 
 _ROOT_MODE = 0o755
+_UNCHECKED_HASH = (1).to_bytes(4, "little")
+"""Of bytecode (PEP 552): it goes by the hash of its source, which need not be looked at."""
 
 
 _BOOT = """
@@ -83,19 +85,12 @@ def runner_files() -> tuple[tuple[str, bytes], ...]:
     """``(path below the package, content)`` of its code, with bytecode for our Python, which halves its start."""
     package = Path(wire.__file__).parent
     found: list[tuple[str, bytes]] = []
-    with tempfile.TemporaryDirectory(prefix="drydock-compiled-") as folder:
-        for path in sorted(package.rglob("*.py")):
-            name = path.relative_to(package)
-            found.append((str(name), path.read_bytes()))
-            compiled = py_compile.compile(
-                str(path),
-                cfile=str(Path(folder, "compiled")),
-                dfile=f"{RUNNER_ROOT}/runner/{name}",
-                doraise=True,
-                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-            )
-            cached = name.parent / "__pycache__" / f"{name.stem}.{sys.implementation.cache_tag}.pyc"
-            found.append((str(cached), Path(str(compiled)).read_bytes()))
+    for path in sorted(package.rglob("*.py")):
+        name, source = path.relative_to(package), path.read_bytes()
+        code = compile(source, f"{RUNNER_ROOT}/runner/{name}", "exec", dont_inherit=True)
+        head = MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(source)
+        cached = name.parent / "__pycache__" / f"{name.stem}.{sys.implementation.cache_tag}.pyc"
+        found += [(str(name), source), (str(cached), head + marshal.dumps(code))]
     return tuple(found)
 
 

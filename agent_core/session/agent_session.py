@@ -431,6 +431,7 @@ class AgentSession:
                             # Where its start was ended in its last moment nobody follows the log yet, as a stop needs.
                             self._followers = self._followers or self.running.follow(self._report.broken)
                             await self.running.stop()
+                            await self.step.usage.settle()  # what the call has cost that was cut
                     elif stopped:
                         await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
             except (TimeoutError, EventStoreError, StreamClosedError) as error:

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar, Final, TextIO
 from urllib.parse import quote
 
 import uvicorn
@@ -42,10 +42,16 @@ LINE_WIDTH = 110
 _QUIET = ("engineio", "socketio", "sqlalchemy", "alembic", "httpx", "httpcore", "docker", "urllib3", "asyncio")
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
 
+LOOKUP_THREADS: Final = 32
+"""Of the event loop's library, which makes all of them at once when the first is needed."""
+
 
 def serve(settings: Settings, out: TextIO) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit status. A `DrydockError` says why it cannot start."""
     os.umask(0o077)  # whatever is written from here on is this user's alone
+    # Half of them look names up, and each new connection to a model needs one for a moment, also to an address: with
+    # the four that there are otherwise, two names that nobody answers for would keep everybody's models waiting.
+    os.environ.setdefault("UV_THREADPOOL_SIZE", str(LOOKUP_THREADS))
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
     secrets += passwords_of(settings.llm_base_url or "")
     log_masker = configure_logging(settings, secrets=secrets)

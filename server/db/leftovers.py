@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import shutil
@@ -32,8 +33,9 @@ HALF_FILES: Final = (
 )
 """In the data folder: what only whoever holds its lock makes, and removes or renames when it is whole."""
 SCRATCH: Final = ("drydock-compiled-", "drydock-check-")
-"""What temporary folders of ours begin with, each of which is needed for minutes at most."""
-OLD_SECONDS: Final = 24 * 3600.0
+"""What temporary folders of ours begin with; whoever needs one holds a lock on it (earlier releases: for a moment)."""
+OLD_SECONDS: Final = 60.0
+"""Until then a folder may not have got its lock yet."""
 MOST: Final = 1000
 """Files and folders at one start."""
 
@@ -61,19 +63,29 @@ def _remove_files(data_dir: Path, scratch: Path) -> int:
                 removed += 1
     removed += sweep(data_dir, COPY_NAME, ".db")
     with os.scandir(scratch) as entries:
-        old = [entry.path for entry in entries if entry.name.startswith(SCRATCH) and _is_old_and_ours(entry)]
-    for folder in old[: MOST - removed]:
+        old = [entry.path for entry in entries if entry.name.startswith(SCRATCH) and _is_left_by_one_of_ours(entry)]
+    for folder in old[:MOST]:  # perhaps of another server: nothing that this one has to tell of
         shutil.rmtree(folder, ignore_errors=True)
-        removed += 1
     return removed
 
 
-def _is_old_and_ours(entry: os.DirEntry[str]) -> bool:
+def _is_left_by_one_of_ours(entry: os.DirEntry[str]) -> bool:
     try:
         found = entry.stat(follow_symlinks=False)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return False
+        if time.time() - found.st_mtime < OLD_SECONDS:
+            return False
+        handle = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and time.time() - found.st_mtime > OLD_SECONDS
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
 
 
 async def _remove_rows(connection: AsyncConnection) -> int:

@@ -215,6 +215,9 @@ class Api:
 
         try:
             async with client.stream(method, address, headers=self._headers, **content) as response:
+                if "," in response.headers.get("content-encoding", ""):
+                    # Packed twice, a piece of a few kilobytes may be gigabytes.
+                    raise GitProviderError(f"{self.provider} answers with something that is packed more than once")
                 body = bytearray()
                 async for part in response.aiter_bytes():
                     body += part

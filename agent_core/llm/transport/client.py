@@ -27,6 +27,7 @@ from weakref import WeakKeyDictionary
 from pydantic import SecretStr
 
 from agent_core.errors import LLMBadRequestError, LLMError, LLMInternalError
+from agent_core.llm.transport.bounded import bound_answers
 from agent_core.llm.transport.compatible import (
     OPENAI_OWN,
     CompatibleExchange,
@@ -279,11 +280,13 @@ class _Library:
             os.environ.setdefault(name, value)
         import httpx
         import litellm
+        from litellm.llms.custom_httpx.aiohttp_transport import LiteLLMAiohttpTransport
         from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
         from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
         from litellm.types.utils import LlmProviders
         from litellm.utils import ProviderConfigManager
 
+        bound_answers(LiteLLMAiohttpTransport)
         litellm.suppress_debug_info = True
         litellm.telemetry = False
         _decide_by_call(litellm)

@@ -23,9 +23,9 @@ class CallContext:
     """Values of one conversation that go with a call but not into the shared configuration.
 
     `prompt_cache_key` is the key under which a provider may cache the prompt: the conversation's id, for a sub-agent
-    its parent's. `session_id` stands in the log of calls; `on_response` hears of every finished call with its usage id.
-    It may hear of them in other threads. `agent`, `user_id` and `tags` are told to providers that are to get metadata
-    (see `LLMConfig.request_metadata`).
+    its parent's. `session_id` stands in the log of calls; `on_response` hears of every finished call with its usage id,
+    and of what was spent on one that broke off, whose message is empty. It may hear of them in other threads. `agent`,
+    `user_id` and `tags` are told to providers that are to get metadata (see `LLMConfig.request_metadata`).
     """
 
     prompt_cache_key: str = ""

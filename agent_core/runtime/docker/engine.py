@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -318,7 +318,9 @@ def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddres
     """The SDK's low-level client, and where the engine is; blocks. Raises `OSError` or the SDK's errors."""
     # The SDK takes a third of a second to import; only those who use Docker pay for it, in a thread.
     from docker.api.client import APIClient
-    from docker.utils import kwargs_from_env, parse_host
+    from docker.constants import DEFAULT_DOCKER_API_VERSION, MINIMUM_DOCKER_API_VERSION
+    from docker.errors import DockerException, InvalidVersion
+    from docker.utils import kwargs_from_env, parse_host, version_lt
 
     options: dict[str, Any] = dict(kwargs_from_env())
     if host is not None:
@@ -330,7 +332,14 @@ def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddres
             probe.settimeout(connect_seconds)
             probe.connect(address.socket_path)
     # One probe for the API version per process; newer engines refuse old versions, so none is pinned.
-    client = APIClient(version="auto", timeout=connect_seconds, max_pool_size=16, **options)
+    client = APIClient(version=DEFAULT_DOCKER_API_VERSION, timeout=connect_seconds, max_pool_size=16, **options)
+    try:
+        client._version = str(client.version(api_version=False)["ApiVersion"])
+        if version_lt(client._version, MINIMUM_DOCKER_API_VERSION):
+            raise InvalidVersion(f"its API is {client._version}, and {MINIMUM_DOCKER_API_VERSION} is the least")
+    except (DockerException, LookupError, TypeError, ValueError, OSError) as error:
+        client.close()
+        raise _no_engine(error, options.get("base_url") or "the local socket") from error
     client.timeout = CALL_SECONDS
     client.trust_env = False
     return client, address
@@ -368,10 +377,38 @@ def _translated(what: str, work: Callable[[Any], T], client: Any) -> T:
         raise EngineUnavailableError(f"No Docker engine answers: {_root_cause(error)}.") from error
 
 
+_OTHER_FIX = "Set DOCKER_HOST to a Docker engine that this server may use."
+
+
+def _no_engine(error: Exception, where: str) -> EngineUnavailableError:
+    """Why what was asked for its version is none that can be used, in words that tell silence from a wrong answer."""
+    from docker.errors import APIError, InvalidVersion
+    from requests.exceptions import RequestException
+
+    chain = list(_causes(error))
+    refusal = next((one for one in chain if isinstance(one, APIError)), None)
+    if refusal is not None:
+        words = f"{refusal.status_code}: {str(refusal.explanation).strip().rstrip('.')[:300]}"
+        fix = "If it does not like the version of the API, update Docker, or this server."
+        return EngineUnavailableError(
+            f"No Docker engine answers: {where} refused to say its version ({words}).", f"{_OTHER_FIX} {fix}"
+        )
+    if isinstance(error, InvalidVersion):
+        return EngineUnavailableError(f"The Docker engine at {where} is too old: {error}.", "Update Docker.")
+    if isinstance(chain[-1], OSError) and not isinstance(chain[-1], RequestException):
+        return EngineUnavailableError(f"No Docker engine answers: {_root_cause(error)}.")
+    return EngineUnavailableError(f"No Docker engine answers: what is at {where} speaks like none.", _OTHER_FIX)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
 def _root_cause(error: BaseException) -> str:
-    seen: BaseException = error
-    while (inner := seen.__cause__ or seen.__context__) is not None:
-        seen = inner
+    *_, seen = _causes(error)
     if isinstance(seen, OSError) and seen.strerror:
         where = os.environ.get("DOCKER_HOST") or "the local socket"
         return f"{seen.strerror} ({where})"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agent_core.errors import SandboxError
@@ -132,8 +134,7 @@ class LocalProvider:
     async def _try(self, network: NetworkWish = "none") -> list[tuple[str, str]]:
         """Start a sandbox and remove it: the only honest test; returns what its start told."""
         statuses: list[tuple[str, str]] = []
-        with tempfile.TemporaryDirectory(prefix="drydock-check-") as folder:
-            os.chmod(folder, 0o700)
+        with tempfile.TemporaryDirectory(prefix="drydock-check-") as folder, _locked(folder):
             limits = SandboxLimits(start_seconds=self._start_seconds, tmp_size=1024**2, stop_seconds=1)
             spec = SandboxSpec(
                 *("check", os.urandom(4).hex(), "", folder),
@@ -147,6 +148,18 @@ class LocalProvider:
             finally:
                 await sandbox.destroy()
         return statuses
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Hold a lock on the folder, which ends with this process: the next server removes what has none."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _short(text: str) -> str:

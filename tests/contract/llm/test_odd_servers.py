@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import ssl
+import subprocess
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -22,7 +26,7 @@ from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM, LLMResponse
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, raw, say
-from tests.listening import listening
+from tests.listening import Handler, listening
 
 HELLO = [{"role": "user", "content": "Hello"}]
 DONE = "data: [DONE]\n\n"
@@ -181,3 +185,86 @@ async def test_a_redirection_is_told_and_not_followed() -> None:
     moved = Turn(status=308, headers={"location": "https://elsewhere.invalid/v1/chat/completions"})
     with pytest.raises(LLMError, match=r"points to https://elsewhere\.invalid/v1"):
         await ask(moved)
+
+
+def sends(*pieces: bytes, until_hung_up: bytes = b"") -> Handler:
+    """Answers with these bytes, and then with `until_hung_up` for as long as somebody takes it."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for piece in pieces:
+            writer.write(piece)
+        await writer.drain()
+        while until_hung_up:
+            writer.write(until_hung_up)
+            await writer.drain()
+
+    return answer
+
+
+async def ask_at(port: int, scheme: str = "http") -> LLMResponse:
+    llm = LLM(model="openai/m", base_url=f"{scheme}://127.0.0.1:{port}/v1", num_retries=1, timeout=20)
+    return await llm.acompletion(HELLO)
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+HI = ("data: " + json.dumps(part({"content": "hi"}, "stop")) + "\n\n").encode()
+
+
+async def test_an_answer_without_a_length_of_an_old_protocol_is_read_to_its_end() -> None:
+    async with listening(sends(OK.replace(b"1.1", b"1.0"), b"\r\n", HI)) as port:
+        assert (await ask_at(port)).message.text == "hi"
+
+
+async def test_an_answer_may_be_packed() -> None:
+    assert (await ask(Turn(body=gzip.compress(HI), headers={"content-encoding": "gzip"}))).message.text == "hi"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "words"),
+    [
+        ("gzip", gzip.compress(bytes(66 * 2**20), 1), "more than 64 MiB"),
+        ("gzip, gzip", gzip.compress(gzip.compress(bytes(2**28), 1)), "packed as 'gzip, gzip'"),
+        ("br", b"x", "packed as 'br'"),
+        ("gzip", HI, "cannot be unpacked"),
+    ],
+    ids=["once", "twice", "otherwise", "not at all"],
+)
+@pytest.mark.parametrize("status", [200, 400])
+async def test_an_answer_that_grows_when_it_is_unpacked_is_given_up(
+    encoding: str, body: bytes, words: str, status: int
+) -> None:
+    began = monotonic()
+    with pytest.raises(LLMError) as caught:
+        await ask(Turn(body=body, status=status, headers={"content-encoding": encoding}))
+    assert (words if status == 200 else "400") in str(caught.value)
+    assert len(str(caught.value)) < 1000
+    assert monotonic() - began < 10  # unpacked as often as it says it would take longer, and the memory of the host
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "words"),
+    [
+        (OK + b"\r\n" + b'data: "', b"x" * 65536, "more than 64 MiB"),
+        (b"HTTP/1.1 200 OK\r\n", b"A: b\r\n" * 1000, "cannot be reached"),
+        (b"HTTP/1.1 200 OK\r\nA: ", b"x" * 65536, "cannot be reached"),
+        (b"", b"x" * 65536, "cannot be reached"),
+    ],
+    ids=["a line", "headers", "a header", "a first line"],
+)
+async def test_what_never_ends_is_given_up(start: bytes, more: bytes, words: str) -> None:
+    async with listening(sends(start, until_hung_up=more)) as port:
+        with pytest.raises(LLMError, match=words) as caught:
+            await ask_at(port)
+    assert len(str(caught.value)) < 1000
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_named(tmp_path: Path) -> None:
+    names = ("-subj", "/CN=127.0.0.1", "-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate"))
+    make = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *names)
+    await asyncio.to_thread(subprocess.run, make, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    async with listening(sends(OK, b"\r\n", HI), encrypted=context) as port:
+        with pytest.raises(LLMUnavailableError, match="self-signed certificate"):
+            await ask_at(port, "https")

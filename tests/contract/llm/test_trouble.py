@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 from email.utils import formatdate
 from time import monotonic, time
 from typing import Any
@@ -29,7 +30,9 @@ from agent_core.errors import (
 from agent_core.events.messages import Message, TextContent
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM, RetryNotice
+from agent_core.llm.response import LLMResponse
 from agent_core.llm.transport import client
+from agent_core.llm.transport.exchange import CallContext
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, fail, raw, say
 
@@ -308,3 +311,47 @@ async def test_the_event_loop_stays_free_during_a_long_answer() -> None:
         await model(server).acompletion(history)
         heart.cancel()
     assert worst < 0.1
+
+
+USAGE = {"prompt_tokens": 1000, "completion_tokens": 20}
+BEGUN = {"choices": [{"index": 0, "delta": {"content": "One, two, three,"}}]}
+
+
+@pytest.mark.parametrize(
+    ("turn", "tokens"),
+    [
+        (raw(BEGUN).then("cut"), (1, 4)),
+        (raw({**BEGUN, "usage": USAGE}).then("cut"), (1000, 20)),
+        (raw({**BEGUN, "usage": USAGE}, {**BEGUN, "usage": USAGE}).then("cut"), (1000, 20)),
+        (raw({"choices": [], "usage": USAGE}, "data: [DONE]\n\n"), (1000, 20)),
+        (say("One", finish_reason="content_filter", usage=USAGE), (1000, 20)),
+        (fail(500), (0, 0)),
+        (raw().then("cut"), (0, 0)),
+    ],
+    ids=["estimated", "told", "told twice", "no answer", "filtered", "refused", "nothing"],
+)
+async def test_what_a_broken_answer_has_cost_is_counted_once(turn: Turn, tokens: tuple[int, int]) -> None:
+    heard: list[LLMResponse] = []
+    whole = {"prompt_tokens": 7, "completion_tokens": 5}
+    async with ModelServer([turn, say("ok", usage=whole)]) as server:
+        llm = model(server, num_retries=2, input_cost_per_token=1.0, output_cost_per_token=2.0)
+        for _ in range(2 if turn.finish_reason == "content_filter" else 1):
+            with suppress(LLMContentPolicyError):
+                await llm.acompletion(HELLO, context=CallContext(on_response=lambda one, _: heard.append(one)))
+    counted = llm.metrics.accumulated_token_usage
+    assert (counted.prompt_tokens, counted.completion_tokens) == (tokens[0] + 7, tokens[1] + 5)
+    assert llm.metrics.accumulated_cost == counted.prompt_tokens + 2 * counted.completion_tokens
+    assert [one.message.text for one in heard] == [""] * any(tokens) + ["ok"]
+
+
+async def test_what_a_cancelled_answer_has_cost_is_counted() -> None:
+    async with ModelServer([raw({**BEGUN, "usage": USAGE}).then("hang")]) as server:
+        heard = asyncio.Event()
+        llm = model(server)
+        task = asyncio.create_task(llm.acompletion(HELLO, on_delta=lambda _: heard.set()))
+        async with asyncio.timeout(10):
+            await heard.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert llm.metrics.accumulated_token_usage.prompt_tokens == 1000

@@ -71,6 +71,7 @@ async def test_a_failure_of_a_provider_is_a_502_with_its_reason_and_without_the_
         ([Told("", 301)] * 3, "github sends elsewhere, and nowhere in the end"),
         ([Told({"message": "Not Found"}, 404)], "github answers 404: is http://127.0.0.1:"),
         ([Told("x" * (8 * 1024 * 1024 + 1))], "github answers with more than"),
+        ([Told("", 200, {"Content-Encoding": "gzip, gzip"})], "github answers with something that is packed"),
     ]
     for failures, says in cases:
         github.asked.clear()

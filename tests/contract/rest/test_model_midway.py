@@ -52,6 +52,38 @@ FAULTS: dict[str, Turn] = {
     ),
 }
 
+
+def typed(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind}", "output_index": 0, **fields}
+
+
+HALF_CALL = (
+    typed(
+        "output_item.added",
+        item={"type": "function_call", "id": "fc_0", "call_id": "call_0", "name": "terminal", "arguments": ""},
+    ),
+    typed("function_call_arguments.delta", delta=RUN[:12]),
+)
+CALL = (*HALF_CALL, typed("function_call_arguments.delta", delta=RUN[12:]))
+INCOMPLETE = {"status": "incomplete", "output": [], "incomplete_details": {"reason": "max_output_tokens"}}
+RESPONSES: dict[str, Turn] = {
+    f"responses, {name}": turn
+    for name, turn in {
+        "cut within a text": raw(typed("output_text.delta", delta="Let me")).then("cut"),
+        "cut within arguments": raw(*HALF_CALL).then("cut"),
+        "cut after arguments, before the end": raw(*CALL).then("cut"),
+        "cut after three whole calls": calls(*[Call("terminal", RUN)] * 3).then("cut"),
+        "failed": raw(*CALL, typed("failed", response={"status": "failed", "error": {"message": "died"}})),
+        "an error": raw(*CALL, {"type": "error", "code": "server_error", "message": "died"}),
+        "no room": raw(*HALF_CALL, typed("incomplete", response=INCOMPLETE)),
+        "nothing": raw(typed("completed", response={"status": "completed", "output": []})),
+        "no JSON": raw(*CALL, "data: {nonsense\n\n"),
+        "500": fail(500),
+    }.items()
+}
+"""Over the Responses API."""
+FAULTS |= RESPONSES
+
 DONE = (delta(reason="tool_calls"), "data: [DONE]\n\n")
 ODD: dict[str, tuple[Turn, int]] = {
     "the second of three is malformed": (calls(*(Call("terminal", one) for one in (FINE, RUN[:-1], FINE))), 2),
@@ -72,14 +104,19 @@ def _no_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def case_of(request: ModelRequest) -> str:
     """Which of the faults a request's conversation is about."""
-    text = json.dumps(request.json["messages"])
+    text = json.dumps(request.json.get("messages") or request.json["input"])
     return next(name for name in sorted({**FAULTS, **ODD}, key=len, reverse=True) if f"case: {name}." in text)
 
 
 def has_a_result_for_each_call(request: ModelRequest) -> bool:
     """Whether each call is followed by its own result, as providers want it."""
     waiting: list[str] = []
-    for message in request.json["messages"]:
+    for one in request.json.get("input", ()):
+        if one["type"] == "function_call":
+            waiting.append(one["call_id"])
+        elif one["type"] == "function_call_output":
+            waiting.remove(one["call_id"])
+    for message in request.json.get("messages", ()):
         if message["role"] == "tool":
             if message["tool_call_id"] not in waiting:
                 return False
@@ -139,16 +176,17 @@ async def test_whatever_the_model_server_does_in_the_middle_nothing_half_is_done
     provider = FakeProvider(handlers={"shell.run": shell, "workspace.facts": facts, "shell.kill": kill})
     async with ModelServer(script) as model:
         profile = {"model": "openai/x", "base_url": model.url, "api_key": "key", "num_retries": 1}
-        async with make_server(
-            provider, generate_titles=False, llm_profiles={"scripted": profile}, llm_profile="scripted"
-        ) as server:
+        profiles = {"chat": profile, "responses": {**profile, "api_mode": "responses"}}
+        async with make_server(provider, generate_titles=False, llm_profiles=profiles, llm_profile="chat") as server:
             for case in (*FAULTS, *ODD):
                 fine = commands["fine"]
-                conversation_id = await server.create(initial_user_msg=f"Go. case: {case}.")
+                api = "responses" if case in RESPONSES else "chat"
+                conversation_id = await server.create(initial_user_msg=f"Go. case: {case}.", llm_profile=api)
                 events = await settled(server, conversation_id, lambda case=case: asked[case] > 1 + (case in ODD))  # type: ignore[misc]
                 assert commands[f"whole {case}"] == 1, case
                 assert is_answered(events), case
                 assert commands["half"] == 0, case
+                assert ("input" in model.last_request.json) == (api == "responses"), case
                 assert commands["fine"] - fine == (ODD[case][1] if case in ODD else 0), case
                 if state_of(events) == "error":
                     assert any(event.get("extras", {}).get("reason") or event.get("content") for event in events), case

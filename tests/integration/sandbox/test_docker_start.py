@@ -48,6 +48,39 @@ async def test_no_engine_is_said_with_what_to_do(tmp_path: Path) -> None:
     await provider.close()
 
 
+def _http(status: str, body: str) -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "speaks like none"),
+        (_http("200 OK", "<html>Welcome</html>"), "speaks like none"),
+        (_http("200 OK", '{"hello": "there"}'), "speaks like none"),
+        (_http("200 OK", "[1]"), "speaks like none"),
+        (_http("404 Not Found", "<html>nginx</html>"), "refused to say its version (404"),
+        (_http("400 Bad Request", '{"message": "client version 1.44 is too old"}'), "1.44 is too old"),
+        (_http("200 OK", '{"ApiVersion": "1.12"}'), "is too old: its API is 1.12"),
+        (_http("200 OK", '{"ApiVersion": "new"}'), "speaks like none"),
+        (b"", "No Docker engine answers: "),
+    ],
+)
+async def test_what_is_no_engine_or_one_of_another_time_is_said(tmp_path: Path, answer: bytes, words: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+
+    async with listening_at(tmp_path / "other.sock", serve) as path:
+        provider = DockerProvider(f"unix://{path}")
+        found = await provider.check()
+        await provider.close()
+    assert not found.ok
+    assert words in found.reason
+    assert "Update Docker" in found.fix or "DOCKER_HOST" in found.fix
+
+
 @asynccontextmanager
 async def silent_engine(folder: Path) -> AsyncIterator[str]:
     async def serve(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:

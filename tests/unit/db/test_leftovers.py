@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from pathlib import Path
@@ -44,10 +45,13 @@ async def test_half_files_old_scratch_and_rows_of_nobody_go_and_all_else_stays(
         made(sandbox / "process.json"),
         made(data / "notes.new"),
         made(scratch / "drydock-compiled-young"),
+        made(scratch / "drydock-check-held", OLD_SECONDS + 60),
         made(scratch / "drydock-somebodys", OLD_SECONDS + 60),
         made(scratch / "other", OLD_SECONDS + 60),
     ]
     caplog.set_level("INFO", "server.db.leftovers")
+    held = os.open(scratch / "drydock-check-held", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_SH)  # as its owner does, until it ends
     async with open_database(data) as database:
         await database.conversations.create(ConversationRecord(id="here", user_id="me", created_at=utc_now()))
         for name in ("here", "deleted"):
@@ -62,9 +66,10 @@ async def test_half_files_old_scratch_and_rows_of_nobody_go_and_all_else_stays(
         left = [
             row[0] for row in await database.engines.select(chat_turns.select().with_only_columns(chat_turns.c.digest))
         ]
+    os.close(held)
     assert left == ["here"]
     assert not [path for path in gone if path.exists()]
     assert not [path for path in stays if not path.exists()]
     assert [record.getMessage() for record in caplog.records if record.name == "server.db.leftovers"] == [
-        "removed what killed processes have left: 6 files and folders, 2 rows"
+        "removed what killed processes have left: 4 files and folders, 2 rows"
     ]
