@@ -56,7 +56,7 @@ class BrowserDriver:
                 if self._session is None:
                     self._session = BrowserSession(self._chromium, self._files, float(message["start_seconds"]))
                 tabs = await self._session.tabs()  # whose start has a limit of its own
-                result = await asyncio.wait_for(self._do(message, tabs), limit)
+                result = await asyncio.wait_for(self._session.unless_ended(self._do(message, tabs)), limit)
                 self._timeouts = 0
             except asyncio.TimeoutError:
                 result = await self._late(limit)

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import shutil
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from playwright.async_api import (
@@ -23,6 +24,8 @@ from playwright.async_api import (
 
 from .tabs import Tabs
 from .workspace_files import WorkspaceFiles
+
+T = TypeVar("T")
 
 VIEWPORT: ViewportSize = {"width": 1280, "height": 720}
 _NAMES = (
@@ -43,6 +46,7 @@ _OPTIONS = (
     "--disable-sync",
 )
 _ANSWER_SECONDS = 5.0
+_LAST_WORDS_SECONDS = 2.0
 _STAY = """addEventListener('click', event => {
     const link = event.composedPath().find(element => element.href && element.protocol);
     if (link && !/^(https?|ftp|file|data|blob|about|javascript):$/.test(link.protocol)) event.preventDefault();
@@ -81,6 +85,7 @@ class BrowserSession:
         self._tabs: Tabs | None = None
         self._connection: CDPSession | None = None
         self._allowed: tuple[str, ...] = ()
+        self._has_ended = asyncio.Event()
 
     @property
     def is_running(self) -> bool:
@@ -95,6 +100,21 @@ class BrowserSession:
         except (Error, asyncio.TimeoutError):
             return False
         return True
+
+    async def unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work; `Error` where Chromium ends meanwhile: Playwright leaves some calls without an answer then."""
+        doing, ended = asyncio.ensure_future(work), asyncio.ensure_future(self._has_ended.wait())
+        doing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            await asyncio.wait({doing, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({doing}, timeout=_LAST_WORDS_SECONDS)
+            if not doing.done():
+                raise Error("The browser has been closed")
+            return doing.result()
+        finally:
+            ended.cancel()
+            doing.cancel()
+            await asyncio.wait({doing}, timeout=_LAST_WORDS_SECONDS)
 
     async def tabs(self) -> Tabs:
         if self._tabs is not None and self.is_running:
@@ -182,6 +202,8 @@ class BrowserSession:
             timeout=self._start_seconds * 1000,
             chromium_sandbox=False,
         )
+        self._has_ended = ended = asyncio.Event()
+        self._browser.on("disconnected", lambda _: ended.set())
         self._connection = await self._browser.new_browser_cdp_session()
         self._context = await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True)
         await self._context.add_init_script(_STAY)
