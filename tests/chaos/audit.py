@@ -40,7 +40,7 @@ async def audit_of_the_run(workload: Workload, excused: Collection[str] = ()) ->
     """What is wrong after the scenario, while everything is still there; lines that are `excused` may be missing."""
     found = [*await _told(workload), *_logs(workload), *await _files(workload, excused), *await _confirmed(workload)]
     await _webhooks(workload, found)
-    return found
+    return [*found, *await _queue(workload)]
 
 
 async def _told(workload: Workload) -> list[str]:
@@ -76,8 +76,6 @@ def _logs(workload: Workload) -> list[str]:
         found += [f"log {log}: {one!r} is there {n} times" for one, n in Counter(said).items() if n > 1]
     if rows(workload.server.data_dir, "SELECT 1 FROM events WHERE instr(payload, ?)", SECRET.encode()):
         found.append("a secret is in a log")
-    if waiting := rows(workload.server.data_dir, "SELECT id FROM conversations WHERE waiting_number IS NOT NULL"):
-        found.append(f"{len(waiting)} conversations still have a place in the queue")
     known = [one for (one,) in rows(workload.server.data_dir, "SELECT id FROM conversations")]
     for table in _OF_CONVERSATIONS:
         for (log,) in rows(workload.server.data_dir, f"SELECT DISTINCT conversation_id FROM {table}"):  # noqa: S608
@@ -93,6 +91,16 @@ def logs(data_dir: Path) -> dict[str, list[AnyEvent]]:
     for log, event_id, payload in rows(data_dir, query):
         found.setdefault(log, []).append(from_payload(payload, event_id))
     return found
+
+
+async def _queue(workload: Workload) -> list[str]:
+    """Nobody keeps a place, which is noted within about a second."""
+    deadline = time.monotonic() + 5.0
+    while waiting := rows(workload.server.data_dir, "SELECT id FROM conversations WHERE waiting_number IS NOT NULL"):
+        if time.monotonic() > deadline:
+            return [f"{len(waiting)} conversations still have a place in the queue"]
+        await asyncio.sleep(0.1)
+    return []
 
 
 async def _files(workload: Workload, lost: Collection[str]) -> list[str]:

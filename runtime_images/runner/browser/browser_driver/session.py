@@ -85,7 +85,7 @@ class BrowserSession:
         self._tabs: Tabs | None = None
         self._connection: CDPSession | None = None
         self._allowed: tuple[str, ...] = ()
-        self._has_ended = asyncio.Event()
+        self.has_ended = asyncio.Event()
 
     @property
     def is_running(self) -> bool:
@@ -103,7 +103,7 @@ class BrowserSession:
 
     async def unless_ended(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work; `Error` where Chromium ends meanwhile: Playwright leaves some calls without an answer then."""
-        doing, ended = asyncio.ensure_future(work), asyncio.ensure_future(self._has_ended.wait())
+        doing, ended = asyncio.ensure_future(work), asyncio.ensure_future(self.has_ended.wait())
         doing.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             await asyncio.wait({doing, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -202,7 +202,7 @@ class BrowserSession:
             timeout=self._start_seconds * 1000,
             chromium_sandbox=False,
         )
-        self._has_ended = ended = asyncio.Event()
+        self.has_ended = ended = asyncio.Event()
         self._browser.on("disconnected", lambda _: ended.set())
         self._connection = await self._browser.new_browser_cdp_session()
         self._context = await self._browser.new_context(viewport=VIEWPORT, accept_downloads=True)
