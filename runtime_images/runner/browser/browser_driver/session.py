@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +47,7 @@ _OPTIONS = (
     "--disable-sync",
 )
 _ANSWER_SECONDS = 5.0
+_PATIENCE_SECONDS = 20.0
 _LAST_WORDS_SECONDS = 2.0
 _STAY = """addEventListener('click', event => {
     const link = event.composedPath().find(element => element.href && element.protocol);
@@ -171,11 +173,17 @@ class BrowserSession:
         if domains == self._allowed or self._context is None:
             return
         routing = asyncio.ensure_future(route(self._context))
+        last, drops = time.monotonic() + _PATIENCE_SECONDS, False
         try:
-            # On a machine that is busy it may take long; one that does not even say its version stands still.
-            while not (await asyncio.wait({routing}, timeout=_ANSWER_SECONDS))[0]:
-                if not await self.answers():
+            # It takes long on a busy machine, and for ever where a page hangs; silent Chromium stands still.
+            while not (await asyncio.wait({routing}, timeout=_ANSWER_SECONDS))[0] or (drops and routing.exception()):
+                if routing.done():
+                    drops, routing = False, asyncio.ensure_future(route(self._context))
+                elif time.monotonic() > last or not await self.answers():
                     raise NoBrowserError("Chromium did not react any more; it is started anew with the next call")
+                elif self._tabs is not None and await self._tabs.drop_hung():
+                    drops = True
+                    self._tabs.note("The page did not react any more, so its tab was closed.")
             routing.result()
         except BaseException:
             routing.cancel()
