@@ -266,7 +266,7 @@ class Workload:
 
         async def finished() -> bool:
             await self.follow(where)
-            frames = list(self.followers[where].events.values())
+            frames = self.followers[where].frames  # who joins late is told the state by one that is no event
             states = [(one.get("extras") or {}).get("agent_state") for one in frames]
             latest = next(filter(None, reversed(states)), None)
             if latest == "awaiting_user_confirmation":
