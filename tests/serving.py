@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-_START_SECONDS = 20
+_START_SECONDS = 60
 _BACKLOG = 1024
 
 

@@ -60,9 +60,11 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
         assert started.status_code == 507
 
         async def is_told() -> bool:
-            return "kept in reserve" in (await server.client.get(f"/api/conversations/{ident}/events?limit=100")).text
+            """By the first call that the model wants; where the disk was full before, the agent waits for its turn."""
+            events = await server.client.get(f"/api/conversations/{ident}/events?limit=100")
+            return "kept in reserve" in events.text or (await server.info(ident))["waiting"] is not None
 
-        await server.until(is_told, seconds=MODEL_SECONDS)  # by the first call that the model wants
+        await server.until(is_told, seconds=MODEL_SECONDS)
         filling.unlink()
 
         async def goes_on() -> bool:

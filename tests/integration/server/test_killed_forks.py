@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -40,6 +41,9 @@ class Files:
 
     def sandbox(self, _conversation_id: str) -> Files:
         return self
+
+    def keeping(self, _conversation_id: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def request(self, _op: str, args: dict[str, Any], **_options: Any) -> RunnerReply:
         number = 0 if args["offset"] == 0 else 1
