@@ -150,7 +150,10 @@ class ConversationManager(ABC):
 
     @abstractmethod
     async def refresh_secrets(self, user_id: str) -> None:
-        """Have the user's running conversations use and hide the present secrets; may raise `DatabaseError`."""
+        """Have the user's running conversations use and hide the present secrets.
+
+        Where these cannot be read for now, that is done as soon as they can be.
+        """
 
     @abstractmethod
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:

@@ -195,6 +195,12 @@ class StandaloneConversationManager(ConversationManager):
         return session.tools if session is not None else []
 
     async def refresh_secrets(self, user_id: str) -> None:
+        try:
+            await self._refresh_secrets(user_id)
+        except EventStoreError:
+            self._own(partial(self._refresh_secrets, user_id), name=f"secrets of {user_id!r}")
+
+    async def _refresh_secrets(self, user_id: str) -> None:
         # Each reads them when its turn comes, so that of two changes at once the later one stands.
         refreshed = (session.refresh_secrets(user_id) for session in list(self._sessions.values()))
         for failure in await asyncio.gather(*refreshed, return_exceptions=True):
