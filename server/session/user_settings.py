@@ -42,8 +42,7 @@ from server.settings.llm_profiles import (
     purpose_problem,
 )
 from server.settings.mcp_config import HIDDEN, HiddenSecretError, McpConfig, agent_servers, read_config
-from server.settings.sandbox_settings import MAX_COMMANDS
-from server.settings.settings import DEMO_MODEL, Settings
+from server.settings.settings import DEMO_MODEL, MAX_COMMANDS, Settings
 from server.settings.text_fields import (
     WEB,
     EnvironmentVariables,

@@ -58,7 +58,6 @@ ONE_SUBCLASS = {
     "CriticMixin": "published: programs ask with it whether an agent has a critic",
     "ReadOnlyAgent": "an agent that settings name",
     "ResultArgs": "the body of a route",
-    "SandboxSettings": "a group of the fields of the server's settings, each of which people name by itself",
     "SpelledModel": "the metaclass of models, which these name",
     "SseServer": "an entry of the servers that users configure",
 }

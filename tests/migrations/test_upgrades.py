@@ -54,11 +54,8 @@ def rows_of(file: Path) -> dict[str, list[tuple[object, ...]]]:
     return found
 
 
-def of_revision(filled: Path, folder: Path, revision: str) -> Path:
-    """A data folder as the version with this schema had it, with as much of the content as it could have."""
-    shutil.copytree(filled, folder)
-    file = folder / DATABASE_FILE
-    file.unlink()
+def empty_of_schema(file: Path, revision: str) -> None:
+    """Make the database that this revision of the schema begins with, without a row."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     engine = create_engine(f"sqlite:///{file}")
@@ -66,6 +63,14 @@ def of_revision(filled: Path, folder: Path, revision: str) -> Path:
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
     engine.dispose()
+
+
+def of_revision(filled: Path, folder: Path, revision: str) -> Path:
+    """A data folder as the version with this schema had it, with as much of the content as it could have."""
+    shutil.copytree(filled, folder)
+    file = folder / DATABASE_FILE
+    file.unlink()
+    empty_of_schema(file, revision)
     old = sqlite3.connect(file)
     old.execute("ATTACH ? AS now", (str(filled / DATABASE_FILE),))
     for (table,) in old.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():

@@ -25,19 +25,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, redirect_stderr
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import create_engine
-
 from agent_core.errors import DrydockError
 from agent_core.testing.store_contract import new_events
 from server.cli.backup import backup
 from server.cli.restore import restore
 from server.db.archives import ArchiveError
-from server.db.database import DATABASE_FILE, MIGRATIONS, UPGRADE_COPIES, open_database
+from server.db.database import DATABASE_FILE, UPGRADE_COPIES, open_database
 from server.db.engine import DatabaseSettings
 from server.db.repositories.conversations import ConversationRecord
 from server.settings.settings import Settings
+from tests.migrations.test_upgrades import empty_of_schema
 from tests.storage.faults import NUMBERS, Faults, build
 from tests.storage.sweep import CALLS, ERRORS, NEVER, evenly
 
@@ -194,13 +191,7 @@ async def _open(data_dir: Path, *, appends: bool = False) -> set[str]:
 def _downgrade(file: Path, present: Path) -> None:
     """Make the database one of the first schema, with as much of what is in the present one as it could have."""
     file.unlink()
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    engine = create_engine(f"sqlite:///{file}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, OLDEST)
-    engine.dispose()
+    empty_of_schema(file, OLDEST)
     with closing(sqlite3.connect(file)) as old:
         old.execute("ATTACH ? AS present", (str(present),))
         for (table,) in old.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -428,3 +429,10 @@ def test_a_wrong_name_of_a_model_is_refused_where_it_stands_with_the_nearest_one
         load_settings(config_file=file)
     assert str(caught.value).startswith(f"{place.format(file=file)}: ")
     assert f"did you mean {meant}?" in str(caught.value)
+
+
+def test_a_class_of_sandboxes_of_ones_own_may_have_images_whatever_the_usual_kind_is() -> None:
+    chosen: dict[str, Any] = {"sandbox": "local", "runtime_extra_deps": "apt-get install -y jq"}
+    assert Settings(**chosen, sandbox_provider_class="mine.Provider").runtime_extra_deps
+    with pytest.raises(ValidationError, match="have no image to install in"):
+        Settings(**chosen)
