@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO
 from server.cli.workspaces import SandboxWorkspaces
 from server.db.backup import COPY_NAME, Backup, BackupEnd, BackupMade, BackupSource
 from server.db.blobs import sync_folder
-from server.db.data_folder import LAST_BACKUP
+from server.db.data_folder import LAST_BACKUP, give_to_owner
 from server.db.errors import BackupError
 from server.db.temporary_files import temporary_file
 from server.settings.settings import MEGABYTE, Settings
@@ -61,8 +61,10 @@ def backup(
         except OSError as error:
             raise BackupError(f"the backup {target} cannot be written ({error.strerror or error})") from error
     _note(data_dir, target, size)
-    if kept is not None:
-        kept.remove_older()
+    if kept is not None and end.skipped and not end.workspaces:
+        say("No workspace is in it, so that older backups are kept, however many.")
+    elif kept is not None:
+        kept.remove_older(target)
     if not quiet:
         lines = out if file != STANDARD else sys.stderr
         lines.writelines(f"{line}\n" for line in _lines(end, size, settings, target, with_key=with_key))
@@ -127,10 +129,14 @@ class KeptBackups:
     def next(self) -> Path:
         return self._folder / f"{self._prefix}{datetime.now(UTC):%Y%m%dT%H%M%SZ}.drydock"
 
-    def remove_older(self) -> None:
-        """Remove those beyond the number; what is named otherwise stays."""
+    def remove_older(self, newest: Path) -> None:
+        """Remove those beyond the number; what is named otherwise stays.
+
+        `newest` was made just now: whatever has a later name is of a clock that was wrong, and goes first.
+        """
         name = re.compile(rf"{re.escape(self._prefix)}\d{{8}}T\d{{6}}Z\.drydock")
-        found = sorted(path for path in self._folder.iterdir() if name.fullmatch(path.name))
+        named = (path for path in self._folder.iterdir() if name.fullmatch(path.name))
+        found = sorted(named, key=lambda path: (path.name <= newest.name, path.name))
         for old in found[: -self._keep]:
             try:
                 old.unlink(missing_ok=True)
@@ -143,6 +149,7 @@ def _write(made: Backup, file: Path, data_dir: Path, *, replace: bool) -> Backup
         if sys.stdout.isatty():
             raise BackupError("a backup is nothing to look at; send the output into a file or another program")
         with temporary_file(data_dir, COPY_NAME, ".db") as (copy, _):
+            give_to_owner(copy, data_dir)  # who else could remove what a kill leaves of it?
             done = made.write(sys.stdout.buffer, copy, is_beside=False)
         sys.stdout.flush()
         return done
@@ -188,8 +195,7 @@ def _note(data_dir: Path, file: Path, size: int) -> None:
     temporary = path.with_name(f".{path.name}")
     try:
         temporary.write_text(json.dumps(note), "utf-8")
-        owner = data_dir.stat()
-        os.chown(temporary, owner.st_uid, owner.st_gid)
+        give_to_owner(temporary, data_dir)
         temporary.chmod(0o600)
         temporary.replace(path)
     except OSError as error:

@@ -219,12 +219,15 @@ async def _retention(settings: Settings) -> tuple[DoctorFinding]:
     try:
         engines = create_engines(settings.database_url or sqlite_url(file), DatabaseSettings())
         try:
-            found = await find_doomed(engines, limits)
+            found, presence = await find_doomed(engines, limits, settings.data_dir.absolute())
         finally:
             await engines.dispose()
     except DrydockError as error:
         return (DoctorFinding("retention", ok=False, text=f"{text}; how many is not known: {error}", needed=False),)
-    return (DoctorFinding("retention", ok=True, text=f"{text}; of those that are unused now it would be {len(found)}"),)
+    text += f"; of those that are unused now it would be {len(found)}"
+    if presence.began_anew:
+        text += f" (the server was away: none counts as unused since before {presence.since:%Y-%m-%d %H:%M} UTC)"
+    return (DoctorFinding("retention", ok=True, text=text),)
 
 
 def _memory(settings: Settings) -> DoctorFinding:

@@ -212,7 +212,9 @@ def _make_another(database: sqlite3.Connection) -> None:
         database.execute("BEGIN")
         database.execute(
             "UPDATE conversations"
-            " SET sandbox = NULL, agent_state = NULL, options = json_remove(options, '$.other_sandboxes')"
+            " SET sandbox = NULL, options = json_remove(options, '$.other_sandboxes'),"
+            # What waits for its user's word still does, and retention leaves it alone.
+            " agent_state = CASE agent_state WHEN 'awaiting_user_confirmation' THEN agent_state END"
         )
         if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'webhooks'").fetchone():
             database.execute("UPDATE webhooks SET active = 0")

@@ -38,6 +38,17 @@ def from_microseconds(value: int) -> datetime:
     return _EPOCH + timedelta(microseconds=value)
 
 
+def read_moment(value: object) -> datetime | None:
+    """The moment in a column; None where somebody else has put something there that is none.
+
+    One such row must not make all others unreadable.
+    """
+    try:
+        return from_microseconds(value) if isinstance(value, int) else None
+    except OverflowError:
+        return None
+
+
 class UtcMoment(TypeDecorator[datetime]):
     """An aware moment, kept as microseconds since 1970: exact, sortable, free of time zone rules."""
 
@@ -48,8 +59,7 @@ class UtcMoment(TypeDecorator[datetime]):
         return None if value is None else to_microseconds(value)
 
     def process_result_value(self, value: object, dialect: Dialect) -> datetime | None:
-        # What somebody else has put there is no moment: one such row must not make all others unreadable.
-        return from_microseconds(value) if isinstance(value, int) else None
+        return read_moment(value)
 
 
 class Unreadable:

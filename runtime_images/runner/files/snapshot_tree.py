@@ -238,7 +238,7 @@ class Tree:
             # Newer Pythons would change modes and refuse links by themselves.
             archive.extraction_filter = lambda about, _folder: about
             for about in archive:
-                if about.name.startswith("/") or ".." in about.name.split("/"):
+                if not self._stays_inside(about):
                     continue
                 place = os.path.join(self._workspace, about.name)
                 about.uid, about.gid = os.getuid(), os.getgid()
@@ -246,7 +246,7 @@ class Tree:
                     # Its own mode comes last: it may be one that lets nothing in.
                     folders.append((place, about.mode, about.mtime))
                     about.mode |= 0o700
-                elif os.path.lexists(place):
+                if os.path.islink(place) or (not about.isdir() and os.path.lexists(place)):
                     os.unlink(place)  # what is there may be for reading only
                 archive.extract(about, self._workspace, set_attrs=not about.issym())
                 count += 1
@@ -254,6 +254,16 @@ class Tree:
             os.utime(place, (changed_at, changed_at))
             os.chmod(place, mode)
         return count
+
+    def _stays_inside(self, about: tarfile.TarInfo) -> bool:
+        """Whether workspaces have such things, and neither it nor what it is linked to is reached by a link."""
+        top = os.path.realpath(self._workspace)
+        for path in (about.name, about.linkname) if about.islnk() else (about.name,):
+            parts = path.split("/")
+            above = os.path.join(top, *parts[:-1])
+            if path.startswith("/") or ".." in parts or os.path.realpath(above) != os.path.normpath(above):
+                return False
+        return about.isreg() or about.isdir() or about.issym() or about.islnk()
 
 
 class TreeStore:

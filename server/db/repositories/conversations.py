@@ -30,6 +30,7 @@ from server.db.tables import (
     feedback,
     from_microseconds,
     idempotency_keys,
+    read_moment,
     webhook_positions,
 )
 from server.db.writer import TableRepository, Writer
@@ -107,8 +108,8 @@ async def conversations_by_use(engines: Engines) -> list[ConversationUse]:
         "SELECT id, user_id, coalesce(last_updated_at, created_at), agent_state, waiting_number FROM conversations"
         " ORDER BY 3, 1"
     )
-    known = (row for row in rows if isinstance(row[2], int))
-    return [ConversationUse(row[0], row[1], from_microseconds(row[2]), row[3], row[4] is not None) for row in known]
+    uses = ((row, read_moment(row[2])) for row in rows)
+    return [ConversationUse(row[0], row[1], at, row[3], row[4] is not None) for row, at in uses if at is not None]
 
 
 class ConversationRepository(TableRepository):

@@ -198,6 +198,41 @@ def test_a_copy_of_the_files_goes_into_another_workspace(client: Client, workspa
     assert (workspace / ".git/HEAD").read_text() == "ref"
 
 
+def test_what_a_copy_holds_that_anybody_may_have_written_stays_inside_the_workspace(
+    client: Client, workspace: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o755)
+    (outside / "secret").write_text("secret")
+    (workspace / "folder").symlink_to(outside)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, kind, link in (
+            ("/abs", tarfile.REGTYPE, ""),
+            ("../up", tarfile.REGTYPE, ""),
+            ("link", tarfile.SYMTYPE, str(outside)),
+            ("link/through", tarfile.REGTYPE, ""),
+            ("hard", tarfile.LNKTYPE, "../outside/secret"),
+            ("hard", tarfile.LNKTYPE, str(outside / "secret")),
+            ("hard", tarfile.LNKTYPE, "link/secret"),
+            ("pipe", tarfile.FIFOTYPE, ""),
+            ("device", tarfile.CHRTYPE, ""),
+            ("folder", tarfile.DIRTYPE, ""),
+            ("folder/good", tarfile.REGTYPE, ""),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.mode = kind, link, 0o700
+            archive.addfile(member)
+    content = buffer.getvalue()
+    client.call("workspace.unpack", offset=0, blob=content)
+    assert client.call("workspace.unpack", offset=len(content), eof=True, blob=b"").result == {"entries": 3}
+    assert sorted(path.name for path in outside.iterdir()) == ["secret"]
+    assert outside.stat().st_mode & 0o777 == 0o755
+    assert {"link", "folder"} == {path.name for path in workspace.iterdir()} - {".drydock"}
+    assert (workspace / "folder/good").exists()
+    assert not (workspace / "folder").is_symlink()
+
+
 @pytest.mark.parametrize(
     ("op", "args"),
     [

@@ -167,12 +167,16 @@ async def test_a_restored_server_is_another_one_beside_the_first(tmp_path: Path)
     async with open_small(tmp_path / "data") as database:
         await converse(database, "a", "x")
         await database.conversations.set_option("a", "other_sandboxes", {"local": {"name": "n"}})
+        await database.conversations.create(ConversationRecord(id="asks", agent_state="awaiting_user_confirmation"))
     backed_up(tmp_path / "data", tmp_path / "b")
     restored(tmp_path / "b", tmp_path / "new", take_over=False)
     async with open_small(tmp_path / "new") as database:
         record = await database.conversations.get("a")
         assert record is not None
         assert (record.sandbox, record.agent_state, record.options) == (None, None, {})
+        asks = await database.conversations.get("asks")
+        assert asks is not None
+        assert asks.agent_state == "awaiting_user_confirmation"  # retention leaves it alone
         assert [webhook.active for webhook in await database.webhooks.all()] == [False]
         assert database.instance_id != (tmp_path / "data" / ID_FILE).read_text().strip()
 

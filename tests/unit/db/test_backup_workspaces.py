@@ -145,20 +145,26 @@ def test_the_command_says_which_workspaces_are_missing_by_its_status(
     assert "exists" in capsys.readouterr().err
 
 
-async def test_so_many_backups_of_this_server_are_kept_and_all_other_files(
+def test_so_many_backups_of_this_server_are_kept_and_all_other_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
-    async with open_small(data) as database:
-        await converse(database, "a", "a")
-        name = database.instance_id
+
+    async def make() -> str:
+        async with open_small(data) as database:
+            await converse(database, "a", "a")
+            await database.conversations.update("a", sandbox={"provider": "other"})
+            return database.instance_id
+
+    name = asyncio.run(make())
     common = [str(out), "--data-dir", str(data), "--quiet"]
     assert main(["backup", *common, "--keep", "2"]) == 2
     assert "make it first" in capsys.readouterr().err
     out.mkdir()
     others = [f"drydock-{'0' * 16}-20200101T000000Z.drydock", f"drydock-{name}-20200101T000000Z.drydock.age", "mine"]
     older = [f"drydock-{name}-2020010{number}T000000Z.drydock" for number in (1, 2, 3)]
-    for one in (*others, *older):
+    of_a_wrong_clock = [f"drydock-{name}-2090010{number}T000000Z.drydock" for number in (1, 2)]
+    for one in (*others, *older, *of_a_wrong_clock):
         (out / one).touch()
     assert main(["backup", *common]) == 2
     assert "--keep" in capsys.readouterr().err
@@ -171,3 +177,8 @@ async def test_so_many_backups_of_this_server_are_kept_and_all_other_files(
     assert set(found) == {*others, older[-1], new}
     restored(out / new, tmp_path / "new")
     assert rows_of(tmp_path / "new") == rows_of(data)
+    # One without the workspaces that it should have is no reason to remove one that has them.
+    (out / new).rename(out / older[0])
+    assert main(["backup", *common, "--keep", "1", "--workspaces"]) == 1
+    assert "older backups are kept" in capsys.readouterr().err
+    assert {older[0], older[-1]} < {path.name for path in out.iterdir()}

@@ -9,18 +9,29 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from agent_core.errors import EventStoreError
 from agent_core.testing.store_contract import new_events
 from agent_core.troubles import Trouble
 from server.auth.identity import Identity
 from server.cli.doctor import doctor
 from server.conversation_manager import retention as retention_module
 from server.conversation_manager.conversation_archives import export_archive
-from server.conversation_manager.retention import MOST_AT_ONCE, Doomed, Retention, RetentionLimits, doomed
+from server.conversation_manager.retention import (
+    LAST_SEEN,
+    MOST_AT_ONCE,
+    Doomed,
+    Presence,
+    Retention,
+    RetentionLimits,
+    doomed,
+    presence_at_start,
+)
 from server.db.repositories.conversations import ConversationUse
 from server.metrics import ServerMetrics
 from server.session.run_queue import QueuePlace
@@ -30,6 +41,7 @@ from tests.waiting import until
 
 NOW = datetime.now(UTC)
 PLACE = QueuePlace(1, "", "")
+LONG_AGO = NOW - timedelta(days=9000)
 
 
 def ago(days: float) -> datetime:
@@ -55,7 +67,7 @@ def test_each_limit_takes_what_was_used_longest_ago_and_no_more() -> None:
     }
     for limit, ids in limits.items():
         assert [one.id for one in doomed(uses, sizes, limit, NOW)] == ids, limit
-    assert doomed(uses, sizes, RetentionLimits(days=30), NOW) == [Doomed("e", "unused for 30 days")]
+    assert doomed(uses, sizes, RetentionLimits(days=30), NOW) == [Doomed("e", "unused for 30 days", ago(40))]
 
 
 def test_what_works_waits_or_was_just_used_stays_whatever_the_limits() -> None:
@@ -84,7 +96,10 @@ def test_after_a_deletion_nothing_is_beyond_the_limits_unless_it_is_to_stay() ->
 
 
 @asynccontextmanager
-async def retaining(house: House, **values: Any) -> AsyncIterator[ServerMetrics]:
+async def retaining(house: House, *, seen_at: datetime | None = NOW, **values: Any) -> AsyncIterator[ServerMetrics]:
+    """Retention of a server that was there last at `seen_at`."""
+    if seen_at is not None:
+        Presence(seen_at, LONG_AGO).note(house.database.data_dir)
     settings = house.manager.parts.settings.model_copy(update={"retention_interval_seconds": 0.01, **values})
     metrics = ServerMetrics()
     async with Retention(settings, house.database, house.manager, metrics):
@@ -154,6 +169,95 @@ async def _slowly(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async for part in parts:
         yield part
         await asyncio.sleep(0.05)  # some rounds
+
+
+def test_a_start_after_long_or_with_another_clock_begins_the_days_anew(tmp_path: Path) -> None:
+    uses, limits = [used("a", 40), used("b", 3)], RetentionLimits(days=30)
+
+    def since(now: datetime, limits: RetentionLimits = limits) -> datetime:
+        return presence_at_start(tmp_path, uses, limits, now).since
+
+    assert since(NOW) < ago(3000)  # nothing is noted; a conversation was used three days ago
+    assert since(NOW + timedelta(days=5)) == NOW + timedelta(days=5)
+    Presence(NOW, LONG_AGO).note(tmp_path)
+    assert (tmp_path / LAST_SEEN).stat().st_mode & 0o777 == 0o600
+    for days, begins_anew in ((-100, False), (-1, False), (6.9, False), (7.1, True), (3650, True)):
+        now = NOW + timedelta(days=days)
+        assert (since(now) == now) is begins_anew, days
+    # As long as everything that there is gets old: a week at most, a day at least.
+    for days, away, begins_anew in ((2, 2.1, True), (2, 1.9, False), (0.01, 0.5, False), (0.01, 1.1, True)):
+        now = NOW + timedelta(days=away)
+        assert (since(now, RetentionLimits(days=days)) == now) is begins_anew
+    # It lasts over the next start, and ends where the clock is set right again.
+    wrong = NOW + timedelta(days=3650)
+    presence_at_start(tmp_path, uses, limits, wrong).note(tmp_path)
+    assert since(wrong + timedelta(days=1)) == wrong
+    assert since(NOW) == NOW
+    for content in ("", "{}", "[]", '{"seen_at": 1, "since": 2}', '{"seen_at": "2026-01-01", "since": "2026-01-01"}'):
+        (tmp_path / LAST_SEEN).write_text(content)
+        assert since(NOW) < ago(3000), content
+
+
+async def test_a_clock_that_is_years_ahead_when_the_server_starts_deletes_nothing_for_its_age(
+    house: House, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    await house.new("c", created_at=NOW)
+    strict = {"retention_days": 30, "retention_user_mb": 1, "retention_interval_seconds": 0.01}
+    await house.database.events.append("c", new_events(b"x" * 2_000_000))
+    for days, is_gone in ((3650, False), (3679, False), (3681, True)):
+        monkeypatch.setattr(retention_module, "careful_now", lambda days=days: NOW + timedelta(days=days))
+        limits = strict if days == 3650 else {**strict, "retention_user_mb": 0}
+        async with retaining(house, seen_at=NOW if days == 3650 else None, **limits) as metrics:
+            if is_gone:
+                Presence(NOW + timedelta(days=3680), NOW + timedelta(days=3650)).note(house.database.data_dir)
+            await asyncio.sleep(0.1)
+            assert metrics.troubles(Trouble.RETENTION_REMOVED) == is_gone
+    assert caplog.text.count("was away for long") == 2
+
+
+async def test_one_that_cannot_be_deleted_holds_up_no_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        await house.new(f"c{number}", created_at=ago(50 - number))
+    delete = house.manager.delete
+
+    async def failing(conversation_id: str, *, unless_used: bool = False) -> bool:
+        if conversation_id < "c4":
+            raise EventStoreError("its page is damaged")
+        return await delete(conversation_id, unless_used=unless_used)
+
+    monkeypatch.setattr(house.manager, "delete", failing)
+    async with retaining(house, retention_days=30) as metrics:
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 1)
+        assert metrics.troubles(Trouble.RETENTION_FAILED) >= 3
+    assert await house.database.conversations.ids() == {"c0", "c1", "c2", "c3"}
+
+
+async def test_what_was_used_while_others_were_deleted_stays(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was opened, gone on with and left again in between, so that nothing of it is in memory."""
+    for number in range(2):
+        await house.new(f"c{number}", created_at=ago(50 - number))
+    delete = house.manager.delete
+
+    async def slow(conversation_id: str, *, unless_used: bool = False) -> bool:
+        await house.database.conversations.update("c1", last_updated_at=NOW)
+        return await delete(conversation_id, unless_used=unless_used)
+
+    monkeypatch.setattr(house.manager, "delete", slow)
+    async with retaining(house, retention_days=30) as metrics:
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 1)
+        await asyncio.sleep(0.05)
+    assert await house.database.conversations.ids() == {"c1"}
+
+
+async def test_a_time_that_is_none_stops_neither_retention_nor_the_list(house: House) -> None:
+    for name, days in (("damaged", 60), ("old", 50), ("new", 0)):
+        await house.new(name, created_at=ago(days))
+    damage = "UPDATE conversations SET created_at = 9000000000000000000, last_updated_at = NULL WHERE id = 'damaged'"
+    await house.database.writer.execute(text(damage))
+    async with retaining(house, retention_days=30) as metrics:
+        await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED) == 1)
+    assert {one.id for one in (await house.database.conversations.list_page(limit=9)).results} == {"damaged", "new"}
 
 
 async def test_without_limits_nothing_is_ever_deleted(house: House) -> None:
