@@ -129,19 +129,20 @@ class ProgramsApi(Calls):
         raises that no time mends.
         """
         clock = asyncio.get_running_loop().time
+        seen_at: dict[str, str] = {}
         lost_at: float | None = None
         delay = FIRST_DELAY
         while True:
             problem: ClientError = UnreachableError("The server ends each live connection at once.")
             has_begun = False
             try:
-                async with self._http.stream(
-                    conversation_path(conversation_id, "log/live"), {"after": after}
-                ) as answer:
+                place: dict[str, int | str] = {"after": after, **seen_at}
+                async with self._http.stream(conversation_path(conversation_id, "log/live"), place) as answer:
                     async for item in _items(answer.aiter_bytes()):
                         if item.kind == "resync":
                             raise NotDrydockError(
-                                f"The log of conversation {conversation_id} is another one than before."
+                                f"The log of conversation {conversation_id} is another one than before: the server has"
+                                " lost its end, or came back from a backup. Read it anew."
                             )
                         if item.kind == "failed":
                             raise refusal(int(item.data["status"]), item.data)
@@ -152,6 +153,7 @@ class ProgramsApi(Calls):
                             yield item
                         elif item.kind == "event" and item.id > after:
                             after = item.id
+                            seen_at = {"seen_at": timestamp} if (timestamp := item.data.get("timestamp")) else {}
                             yield item
             except PASSING as error:
                 problem = error

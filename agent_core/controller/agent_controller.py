@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -100,6 +101,7 @@ class AgentController:
         self._step_task: asyncio.Task[None] | None = None
         self._entered: AnyEvent | None = None
         self._again: asyncio.Task[None] | None = None
+        self._requests: deque[ChangeAgentState] = deque()
         self._begun = asyncio.Event()
         # Protects a decision until its events are read: a step that ends and an event that comes must not both decide.
         self._deciding = asyncio.Lock()
@@ -124,7 +126,11 @@ class AgentController:
         """Within this the agent does nothing: its step is cancelled, and none begins."""
         async with self._deciding:
             await self._cancel_step()
-            yield
+            try:
+                yield
+            except Exception:
+                self._decide_again()  # nothing came of what it was paused for: no event says that it goes on
+                raise
 
     async def begin(self, initial: Sequence[AnyEvent] = ()) -> None:
         """Enter the first state, with the `initial` events (a user's message) before it; raises `EventStoreError`."""
@@ -139,6 +145,9 @@ class AgentController:
         with self._step.log.following():
             try:
                 async with self._stream.subscribe(after=self.state.last_event_id, acts=True) as events:
+                    await self._guarded(
+                        self._advance
+                    )  # where this runs again, and the step that was under way is ended
                     async for event in events:
                         self.observe(event)  # type: ignore[arg-type] # no notices were asked for
                         await self.rejoin()
@@ -153,8 +162,7 @@ class AgentController:
         if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.STOPPED:
             await self._cancel_step()  # its session is being closed
         if isinstance(event, ChangeAgentState) and event.source == "user":
-            async with self._deciding:
-                await self._on_request(event)
+            self._requests.append(event)
         await self._advance()
 
     async def _guarded(self, decide: Callable[[], Awaitable[None]]) -> None:
@@ -205,8 +213,11 @@ class AgentController:
             await self._enter(target)
 
     async def _advance(self) -> None:
-        """Do what comes next, once the whole log is read; otherwise the next event decides."""
+        """Do what the user asks for, and what comes next, once the whole log is read; else the next event decides."""
         async with self._deciding:
+            while self._requests:  # one that could not be fulfilled, since nothing could be stored, is still wanted
+                await self._on_request(self._requests[0])
+                self._requests.popleft()
             if self._begun.is_set() and self.state.last_event_id >= self._stream.newest_id:
                 await self._do_next()
 

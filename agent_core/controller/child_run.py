@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from agent_core.agent.base import AgentBase
 from agent_core.controller.usage import metrics_of
-from agent_core.errors import DrydockError, StreamClosedError
+from agent_core.errors import DrydockError, EventStoreError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, RecallAction
 from agent_core.events.llm_events import (
     ActionDecision,
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 _DONE: Final = frozenset({AgentState.FINISHED, AgentState.AWAITING_USER_INPUT})
 _ENDED: Final = _DONE | {AgentState.PAUSED, AgentState.STOPPED, AgentState.REJECTED, AgentState.ERROR}
 MAX_REJECTIONS: Final = 3
+STORE_AGAIN_SECONDS: Final = 2.0
 SHOWN_CHARS: Final = 300
 STOPPED: Final = "It was stopped before it was done."
 REFUSED: Final = (
@@ -74,7 +76,8 @@ class ChildRun:
     async def run(self) -> TaskReport:
         """Carry it out; whatever goes wrong is in the report. Cancelling it lets go of the session as it is."""
         try:
-            await self._follow()
+            while not await self._has_followed():  # noqa: ASYNC110 - a disk says nothing by itself
+                await asyncio.sleep(STORE_AGAIN_SECONDS)
         except DrydockError as error:
             return TaskReport("", " ".join(str(error).split()))
         except Exception as error:
@@ -101,8 +104,19 @@ class ChildRun:
         if self.session is not None:
             await self.session.close(stopped=False)
 
+    async def _has_followed(self) -> bool:
+        """Follow it to its end; False where nothing can be stored at present: it goes on from its log then."""
+        try:
+            await self._follow()
+        except EventStoreError as error:
+            if not error.code or self._is_suspended or self._is_stopping:
+                raise
+            await self._close()
+            return False
+        return True
+
     async def _follow(self) -> None:
-        progress = self._round
+        progress = self._round = TaskRound(self.order.key)
         session = self.session = await self._open_session()
         if self._is_suspended:
             raise StreamClosedError("it was broken off")

@@ -64,6 +64,8 @@ class SignIns:
         self._now = now
         self._locks: dict[str, asyncio.Lock] = {}
         self._failures: dict[str, SignInError] = {}
+        self._unsaved: dict[str, ServerSignIn] = {}
+        """What was renewed and could not be kept yet: what it was before is no good any more."""
 
     async def begin(self, server: McpServer, *, redirect_uri: str, document_url: str | None = None) -> PendingSignIn:
         """Begin to sign in; raises `SignInError`."""
@@ -84,7 +86,7 @@ class SignIns:
             grant = await client.finish(pending, answer)
         async with self._lock(pending.server):
             self._hide(grant)
-            await self._store.save(ServerSignIn(server=pending.server, grant=grant))
+            await self._save(ServerSignIn(server=pending.server, grant=grant))
         for listener in list(self.listeners):
             listener.signed_in(pending.server)
         return grant
@@ -95,14 +97,17 @@ class SignIns:
         Raises `SignInError` where a token may be had later.
         """
         address = canonical(server)
-        sign_in = await self._store.load(address)
+        if address in self._unsaved:
+            async with self._lock(address):
+                await self._save_again(address)
+        sign_in = await self._load(address)
         if sign_in is None or sign_in.grant is None:
             return None
         grant: Grant | None = sign_in.grant
         if not self._is_fresh(sign_in.grant, refused):
             try:
                 grant = await self._renewed(address, refused)
-            except SignInError:
+            except DrydockError:
                 if not self._is_fresh(sign_in.grant, refused, early_seconds=0):
                     raise  # else it lasts for a moment yet
         if grant is None:
@@ -114,9 +119,9 @@ class SignIns:
         """Note what a server wants of its user, for when they sign in."""
         address = canonical(server)
         async with self._lock(address):
-            known = await self._store.load(address) or ServerSignIn(server=address)
+            known = await self._load(address) or ServerSignIn(server=address)
             if (changed := known.wanting(challenge)) != known:
-                await self._store.save(changed)
+                await self._save(changed)
 
     async def sign_out(self, server: str) -> bool:
         """Forget the tokens, here and where they came from; False where there are none, or that is not offered.
@@ -125,10 +130,10 @@ class SignIns:
         """
         address = canonical(server)
         async with self._lock(address):
-            known = await self._store.load(address)
+            known = await self._load(address)
             if known is None or known.grant is None:
                 return False
-            await self._store.save(ServerSignIn(server=address, is_wanted=True))
+            await self._save(ServerSignIn(server=address, is_wanted=True))
         async with self._client(address) as client:
             return await client.revoke(known.grant)
 
@@ -173,11 +178,13 @@ class SignIns:
         """Renew the token, unless somebody else has; one that cannot be renewed is forgotten."""
         before = self._failures.get(address)
         async with self._lock(address):
-            sign_in = await self._store.load(address)
+            sign_in = await self._load(address)
             if sign_in is None or sign_in.grant is None or self._is_fresh(sign_in.grant, refused):
                 return sign_in.grant if sign_in is not None else None
             if (failure := self._failures.get(address)) is not None and failure is not before:
                 raise SignInError(str(failure))
+            # Where nothing can be kept at present, the old token is not given away for one that would be lost.
+            await self._save(sign_in)
             try:
                 async with self._client(address) as client:
                     fresh = await client.refresh(sign_in.grant)
@@ -186,14 +193,30 @@ class SignIns:
                 if now is not None and now.grant is not None and now.grant != sign_in.grant:
                     return now.grant  # another program was faster
                 logger.warning("the sign-in with the MCP server %s is over: %s", shown(address), error)
-                await self._store.save(sign_in.model_copy(update={"grant": None, "is_wanted": True}))
+                await self._save(sign_in.model_copy(update={"grant": None, "is_wanted": True}))
                 return None
             except SignInError as error:
                 self._failures[address] = error
                 raise
             self._hide(fresh)
-            await self._store.save(sign_in.model_copy(update={"grant": fresh}))
+            self._unsaved[address] = sign_in.model_copy(update={"grant": fresh})
+            await self._save_again(address)
             return fresh
+
+    async def _load(self, address: str) -> ServerSignIn | None:
+        return self._unsaved.get(address) or await self._store.load(address)
+
+    async def _save(self, sign_in: ServerSignIn) -> None:
+        await self._store.save(sign_in)
+        self._unsaved.pop(sign_in.server, None)
+
+    async def _save_again(self, address: str) -> None:
+        """Keep what could not be kept yet; where that fails it is known here alone, for now."""
+        try:
+            if (unsaved := self._unsaved.get(address)) is not None:
+                await self._save(unsaved)
+        except DrydockError as error:
+            logger.warning("the token for the MCP server %s could not be kept yet: %s", shown(address), error)
 
     def _is_fresh(self, grant: Grant, refused: str | None, *, early_seconds: float = EARLY_SECONDS) -> bool:
         early = early_seconds if grant.refresh_token is not None else 0.0

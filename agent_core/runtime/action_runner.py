@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from pydantic import ValidationError
 
-from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.errors import EventStoreError, SandboxError, SandboxLostError, ToolError
 from agent_core.events.branches import Branches, Pages, Rewind, read_branch
 from agent_core.events.classification import ErrorClassification
 from agent_core.events.control import CondensationRequest
@@ -360,6 +360,9 @@ class ActionRunner:
             return failure(action, text, classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
         except SandboxError as error:
             return failure(action, str(error), classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
+        except EventStoreError as error:  # it reads or writes the log, which fails for now
+            logger.warning("tool %s failed in %s: %s", action.tool_name, self.key(action), error)
+            return failure(action, str(error), classification=ErrorClassification.INTERNAL, error_id=FAILED_ID)
         except Exception as error:
             logger.exception("tool %s failed in %s", action.tool_name, self.key(action))
             text = f"Error executing tool {action.tool_name!r}: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS]

@@ -271,6 +271,9 @@ class Runtime:
             if not task.cancelled():
                 raise  # it is the worker that was cancelled, not the action
             return await self._actions.stopped(action)
+        except Exception as error:
+            logger.exception("%s came to nothing", self._actions.key(action))
+            return failure(action, f"{type(error).__name__}: {error}", classification=ErrorClassification.INTERNAL)
 
     async def _answer(self, action: ActionEvent, answer: AnyEvent) -> None:
         if self._unanswered.pop(action.id, None) is None:
@@ -293,6 +296,11 @@ class Runtime:
                     logger.error("the answer to %s is not stored yet, next try in %s s: %s", key, delay, error)
                     self._stream.publish(StatusNotice("STATUS$ERROR", str(error), "error"))
                 await asyncio.sleep(delay)
+            except ValueError as error:  # what no log can hold
+                if isinstance(answer, AgentErrorEvent):
+                    raise
+                internal = ErrorClassification.INTERNAL
+                answer = failure(action, f"The result cannot be kept: {error}", classification=internal)
         else:
             return
         try:

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from agent_core.errors import EventStoreError, SandboxError, SandboxLostError, ToolError, storage_code
 from agent_core.events.branches import Rewind
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
@@ -184,11 +184,22 @@ async def plant(seed: Path | None, sandbox: SandboxAccess) -> None:
         file: BinaryIO = await loop.run_in_executor(_reading, seed.open, "rb")
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise _unreadable(error) from error
     try:
         await unpack(sandbox, _parts(file))
+        await loop.run_in_executor(_reading, seed.unlink, True)
+    except OSError as error:  # as long as it is there it would be put over what comes after it
+        raise _unreadable(error) from error
     finally:
         await loop.run_in_executor(_reading, file.close)
-    await loop.run_in_executor(_reading, seed.unlink, True)
+
+
+def _unreadable(error: OSError) -> EventStoreError:
+    reason = error.strerror or type(error).__name__
+    return EventStoreError(
+        f"The files that wait for it cannot be put into its workspace: {reason}", code=storage_code(error)
+    )
 
 
 async def _parts(file: BinaryIO) -> AsyncIterator[bytes]:

@@ -63,7 +63,7 @@ from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from agent_core.tools.vision_inspect import VisionInspectTool
-from agent_core.troubles import Trouble, coded
+from agent_core.troubles import Trouble, coded, trouble_of
 
 CLOSE_SECONDS = 10.0
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
@@ -129,6 +129,7 @@ class AgentSession:
             self.sandbox,
             lambda: self.step.system_prompt(self.secrets.descriptions()),
             lambda: self.running,
+            lambda: self.running is None and not self.has_failed,
         )
         self._followers: list[asyncio.Task[None]] = []
         self._warming: asyncio.Task[None] | None = None
@@ -366,10 +367,22 @@ class AgentSession:
         await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened[-1])
         self.running = agent
         if cloned_at is not None and (repository := self.settings.git.repository) is not None:
-            self._followers = agent.follow(self._report.broken)
+            self._followers = agent.follow(self._broken)
             await run_scripts(repository, self.sandbox, self.stream, cloned_at=cloned_at)
         await agent.controller.begin([as_sent(initial_message, self.agent)] if initial_message is not None else [])
-        self._followers = self._followers or agent.follow(self._report.broken)
+        self._followers = self._followers or agent.follow(self._broken)
+
+    async def _broken(self, problem: str, code: str) -> None:
+        """A part of it has failed for good: have the others let go of what they do, and say so."""
+        if self.is_broken:
+            return  # another part has met the same
+        self._report.is_broken = True
+        others = [task for task in self._followers if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others, timeout=CLOSE_SECONDS)
+        await self._report.broken(problem, code)
 
     async def send(self, event: AnyEvent) -> AnyEvent:
         """Store an event of the user; returns it as stored. The running agent takes it from there.
@@ -427,9 +440,11 @@ class AgentSession:
                         if HookEvent.SESSION_END in self._hook_events:
                             await self.running.hooks.session_ended()
                         await self.step.usage.settle()
-                        if stopped:
+                        if stopped and self.is_broken:  # the next session answers what is open
+                            await self.stream.add_event(AgentStateChanged(agent_state=AgentState.STOPPED))
+                        elif stopped:
                             # Where its start was ended in its last moment nobody follows the log yet, as a stop needs.
-                            self._followers = self._followers or self.running.follow(self._report.broken)
+                            self._followers = self._followers or self.running.follow(self._broken)
                             await self.running.stop()
                             await self.step.usage.settle()  # what the call has cost that was cut
                     elif stopped:
@@ -476,6 +491,11 @@ class AgentSession:
         self.settings = replace(self.settings, named_secrets=dict(secrets))
 
     @property
+    def is_broken(self) -> bool:
+        """Whether its agent has stopped for good, because a part of it failed: another session can go on."""
+        return self._report.is_broken
+
+    @property
     def runtime_status(self) -> str:
         return self._report.status
 
@@ -486,6 +506,8 @@ class AgentSession:
     @property
     def agent_state(self) -> AgentState:
         """What the agent is doing, as far as the log was read; loading before the session is ready."""
+        if self.is_broken:
+            return AgentState.ERROR
         return self._state.agent_state if self._state is not None else AgentState.LOADING
 
     async def settled_state(self) -> AgentState:
@@ -510,7 +532,7 @@ class AgentSession:
     @property
     def is_at_rest(self) -> bool:
         """Whether the agent has read the whole log and does nothing until its user does something."""
-        if self._report.is_broken:
+        if self.is_broken:
             return True
         if self.running is None:
             return False
@@ -567,11 +589,10 @@ class StatusReport:
             level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
             self._stream.publish(StatusNotice(status_id, text, level))
 
-    async def broken(self, problem: str) -> None:
+    async def broken(self, problem: str, code: str) -> None:
         """Say for good that the session does not go on; the sandbox is as it was."""
-        self.is_broken = True
         self._stream.publish(StatusNotice(FAILED, problem, "error"))
-        await self._store_failure("RuntimeError", problem)
+        await self._store_failure(code, problem)
 
     async def start_failed(self, kind: str, problem: str) -> None:
         self.enter(FAILED)
@@ -584,7 +605,8 @@ class StatusReport:
             await self._stream.add_events([ConversationError(code=kind, detail=problem), failed])
         except (EventStoreError, StreamClosedError) as unwritten:
             where = self._stream.conversation_id
-            logger.error("conversation %s: its failure was not stored: %s", where, unwritten)
+            extra = coded(trouble_of(kind) or Trouble.UNEXPECTED, where)
+            logger.error("conversation %s: %s That was not stored: %s", where, problem, unwritten, extra=extra)
 
     def _note(self, status_id: str, text: str) -> None:
         """A warning is no state: the sandbox's own one goes on beside it."""

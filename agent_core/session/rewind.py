@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Literal
+from typing import Final, Literal
 
 from agent_core.controller.state import ControllerState, opening_of, state_of_branch
-from agent_core.errors import NoSuchEventError, NotStuckError
+from agent_core.errors import STORAGE_UNAVAILABLE, EventStoreError, NoSuchEventError, NotStuckError
 from agent_core.events.branches import Branches, FilesRestored, Rewind, read_branch
 from agent_core.events.control import (
     AgentState,
@@ -27,6 +27,8 @@ from agent_core.runtime.channel.connection import SandboxConnection, SharedSandb
 from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
 from agent_core.session.running_agent import RunningAgent
 
+INTERRUPT_SECONDS: Final = 15.0
+
 
 class Rewinder:
     """Takes one conversation back, one request at a time; nothing is taken back while `lock` is held."""
@@ -37,11 +39,14 @@ class Rewinder:
         sandbox: SandboxConnection | SharedSandbox,
         prompt: Callable[[], SystemPromptEvent],
         running: Callable[[], RunningAgent | None],
+        loads: Callable[[], bool],
     ) -> None:
         self._stream = stream
         self._sandbox = sandbox
         self._prompt = prompt
         self._running = running
+        self._loads = loads
+        self._interrupting: asyncio.Task[None] | None = None
         self._branches = Branches()
         self.lock = asyncio.Lock()
 
@@ -62,7 +67,7 @@ class Rewinder:
         async with self.lock, AsyncExitStack() as rest:
             if (agent := self._running()) is not None:
                 await rest.enter_async_context(agent.controller.paused())
-                await agent.runtime.interrupt()
+                await self._interrupt(agent)
             await self.bring_back_files()
             state = await self._state(place)
             rewind = Rewind(to=place, client_key=client_key)
@@ -72,12 +77,26 @@ class Rewinder:
                 problem = await keep(self._sandbox, self._stream.conversation_id, self._stream.last_id)
                 rewind = rewind.model_copy(update={"restores": not problem, "note": problem})
             opening = opening_of(rewind, state, self._prompt())
-            if self._running() is None:  # the session goes on to load
+            if self._loads():  # and goes on to do so
                 opening.append(AgentStateChanged(agent_state=AgentState.LOADING))
             stored = (await self._stream.add_events(opening))[0]
             files = await self.bring_back_files()
             known = {"files_of": files.event_id, "note": files.note} if rewind.restores else {}
             return rewind.model_copy(update={"id": stored.id, "timestamp": stored.timestamp, **known})
+
+    async def _interrupt(self, agent: RunningAgent) -> None:
+        """End what runs; `EventStoreError` where that cannot be stored for long: then it ends as soon as it can be."""
+        if self._interrupting is None or self._interrupting.done():
+            self._interrupting = asyncio.create_task(agent.runtime.interrupt(), name="interrupt for a rewind")
+        await asyncio.wait([self._interrupting], timeout=INTERRUPT_SECONDS)
+        if not self._interrupting.done():
+            outage = self._stream.outage
+            raise EventStoreError(
+                f"What the agent does could not be ended within {INTERRUPT_SECONDS:g} s, so it was not taken back"
+                + (f": {outage.error}" if outage is not None else ""),
+                code=outage.error.code if outage is not None else STORAGE_UNAVAILABLE,
+            )
+        self._interrupting.result()
 
     def observe(self, event: AnyEvent) -> None:
         if event.id > self._branches.last_id:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from agent_core.agent.vision import ImageQuestions
 from agent_core.controller.agent_controller import AgentController, TakeTurn
 from agent_core.controller.delegation import Delegation
 from agent_core.controller.guards import check_budget, check_limits
 from agent_core.controller.state import ControllerState, Limits
+from agent_core.errors import EventStoreError
 from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -34,6 +36,17 @@ from agent_core.troubles import Trouble, coded
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS = (0.1, 1.0, 5.0)
+STORE_AGAIN_SECONDS: Final = 0.5
+FORGIVEN_SECONDS: Final = 600.0
+"""A part that was at work for so long has failed for the first time."""
+RUNTIME: Final = "runtime"
+UNREADABLE: Final = (
+    "The agent has stopped, for a part of this conversation's log cannot be read: {}. What is stored stays as it is;"
+    " once it can be read again, send a message to go on."
+)
+
+GiveUp = Callable[[str, str], Awaitable[None]]
+"""Told why an agent does not go on, and the code of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +70,13 @@ class RunningAgent:
         await self.controller.rejoin()
         await self.memory.rejoin()
 
-    def follow(self, give_up: Callable[[str], Awaitable[None]]) -> list[asyncio.Task[None]]:
+    def follow(self, give_up: GiveUp) -> list[asyncio.Task[None]]:
         """Begin to follow the log until it is closed.
 
-        A part that fails is logged and started again; when that does not help, `give_up` is told, in words for people.
+        A part that fails is logged and started again. Where that does not help, or the log cannot be read and that will
+        not pass, `give_up` is told, in words for people.
         """
-        runs = {"runtime": self.runtime.run, "memory": self.memory.run, "agent_controller": self.controller.run}
+        runs = {RUNTIME: self.runtime.run, "memory": self.memory.run, "agent_controller": self.controller.run}
         if self.snapshots is not None:
             runs["snapshots"] = self.snapshots.run
         where = self.stream.conversation_id
@@ -71,22 +85,33 @@ class RunningAgent:
             for name, run in runs.items()
         ]
 
-    async def _supervised(
-        self, name: str, run: Callable[[], Coroutine[Any, Any, None]], give_up: Callable[[str], Awaitable[None]]
-    ) -> None:
-        for delay in (*RESTART_SECONDS, None):
+    async def _supervised(self, name: str, run: Callable[[], Coroutine[Any, Any, None]], give_up: GiveUp) -> None:
+        # The runtime has let go of what it was at, which only a new session takes up.
+        pauses = () if name == RUNTIME else RESTART_SECONDS
+        delays = iter(pauses)
+        while True:
+            began = time.monotonic()
             try:
-                await run()
-                return
+                return await run()
+            except EventStoreError as error:
+                if self.stream.closed:
+                    return None
+                if not error.code or name == RUNTIME:
+                    return await give_up(UNREADABLE.format(" ".join(str(error).split())), Trouble.STORAGE_UNREADABLE)
+                delay: float | None = STORE_AGAIN_SECONDS  # it passes; the store's owner tells all, once
             except Exception:
                 where = self.stream.conversation_id
                 extra = coded(Trouble.TASK_RESTARTED, where)
                 logger.exception("subscriber %s of conversation %s failed", name, where, extra=extra)
                 if self.stream.closed:
-                    return
-                if delay is not None:
-                    await asyncio.sleep(delay)
-        await give_up(f"The {name} of this conversation failed repeatedly; stop it and start it again.")
+                    return None
+                if time.monotonic() > began + FORGIVEN_SECONDS:
+                    delays = iter(pauses)
+                delay = next(delays, None)
+            if delay is None:
+                problem = f"The {name} of this conversation failed; send a message to go on."
+                return await give_up(problem, RuntimeError.__name__)
+            await asyncio.sleep(delay)
 
     async def stop(self) -> None:
         """Enter the state `stopped`, with every step ended and every action answered."""

@@ -81,7 +81,15 @@ def export_recording(
         out.write(text)
         return 0
     try:
-        file.write_text(text, encoding="utf-8")
+        if file.exists() and not file.is_file():  # a pipe, for one
+            file.write_text(text, encoding="utf-8")
+            return 0
+        file = file.resolve()
+        with temporary_file(file.parent, file.name) as (path, target):
+            target.write(text.encode())
+            target.flush()
+            os.fsync(target.fileno())
+            path.replace(file)
     except OSError as error:
         raise DrydockError(f"{file} cannot be written: {error.strerror or error}") from error
     return 0

@@ -36,7 +36,7 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         ),
         Trouble.STORAGE_UNREADABLE: Row(
             "a page of the database, a record, a secret or a setting that is damaged was asked for",
-            "503 to what needs it; the rest goes on",
+            "503 to what needs it; an agent that meets it stops in `error` and says so; the rest goes on",
             "`drydock doctor`, then a backup; a setting: save it again; a record: or delete that conversation",
         ),
         Trouble.EVENT_UNREADABLE: Row(
@@ -50,7 +50,9 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         Trouble.RETENTION_REMOVED: Row(
             "each conversation that retention deletes; one line for a round", "it is gone", "nothing, or other limits"
         ),
-        Trouble.RETENTION_FAILED: Row("a round of retention failed", _NOTHING, "what the line says; " + _AGAIN),
+        Trouble.RETENTION_FAILED: Row(
+            "a round of retention failed, or could not delete a conversation", _NOTHING, "what the line says; " + _AGAIN
+        ),
     },
     "Ends of the process, and what they leave": {
         Trouble.INTERRUPTED: Row(

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
-from agent_core.errors import DISK_FULL, DrydockError, EventStoreError, SandboxError
+from agent_core.errors import DISK_FULL, STORAGE_UNAVAILABLE, DrydockError, EventStoreError, SandboxError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.serialization import AnyEvent
@@ -58,8 +58,20 @@ _STOPPED = (
     ChangeAgentState(agent_state=AgentState.STOPPED, source="user"),
     AgentStateChanged(agent_state=AgentState.STOPPED),
 )
-FIRST_WAIT_FOR_ROOM = 0.5
+FIRST_WAIT_SECONDS: Final = 0.5
+LONGEST_WAIT_SECONDS: Final = 60.0
+START_AGAIN_SECONDS: Final = 1.0
+"""How often it is tried again to load what could not even be loaded."""
+WORKED_SECONDS: Final = 10.0
+"""What fails again within that time after it was started anew has had no room in between."""
 DELETED = StatusNotice("CONVERSATION$NOT_FOUND", "The conversation was deleted.", "error")
+
+
+class _Wait(NamedTuple):
+    """How long a conversation that could not be started waits, and until when (`time.monotonic`)."""
+
+    seconds: float
+    until: float
 
 
 class StandaloneConversationManager(ConversationManager):
@@ -80,7 +92,8 @@ class StandaloneConversationManager(ConversationManager):
         self._engine_pause, self._engine_tried = ENGINE_AGAIN_SECONDS, 0.0
         self._is_closing = False
         self._unwanted: set[str] = set()
-        self._waits_for_room = WeakKeyDictionary[WebSession, float]()
+        self._waits = WeakKeyDictionary[WebSession, _Wait]()
+        self._to_start = set[str]()
         settings = parts.settings
         self.guard = CrashGuard(
             self._conversations,
@@ -231,6 +244,7 @@ class StandaloneConversationManager(ConversationManager):
                 await session.unload(stopped=True, sandbox="stop", notice=STOPPED)
             else:
                 self.queue.forget(conversation_id)
+            self._to_start.discard(conversation_id)
             record = await self._conversations.get(conversation_id)
             if record is not None and not session.is_loaded:
                 if record.agent_state in BUSY_STATES:  # it was to be taken up, or its session could not write it down
@@ -257,14 +271,17 @@ class StandaloneConversationManager(ConversationManager):
             await session.end(stopped=True, farewell=DELETED)
             try:
                 self._titles.forget(conversation_id)
+                self._to_start.discard(conversation_id)
                 self.guard.forget(conversation_id)
                 remove_seed(self.parts.settings.data_dir, conversation_id)
                 self._unattended_since.pop(conversation_id, None)
                 self.queue.forget(conversation_id)
                 # Its sandbox may have been found only while it ran.
                 latest = await self._conversations.get(conversation_id, even_damaged=True)
+                deleted = await self._conversations.delete(conversation_id)
+                # Its files last: what cannot be deleted keeps them, and those of what is gone are looked for.
                 await self.parts.sandboxes.destroy(latest or record)
-                return await self._conversations.delete(conversation_id)
+                return deleted
             finally:
                 if self._sessions.get(conversation_id) is session:
                     del self._sessions[conversation_id]
@@ -362,20 +379,34 @@ class StandaloneConversationManager(ConversationManager):
             session.tell_turn(turn)
 
     def start_failed(self, session: WebSession, error: DrydockError) -> None:
-        # The storage may work again already, and all that had failed before was started again.
-        if isinstance(error, EventStoreError) and error.code and not self.parts.database.writer.health.problem:
-            self._own(session.start_again, name=f"start-again:{session.conversation_id}")
-        elif isinstance(error, SandboxError) and error.code == DISK_FULL:
-            limit = self._waits_for_room[session] = self._waits_for_room.get(session, FIRST_WAIT_FOR_ROOM) * 2
+        one = session.conversation_id
+        if isinstance(error, EventStoreError) and error.code:
+            # The storage may work again already, and all that had failed before was started again.
+            if not self.parts.database.writer.health.problem:
+                self._own(partial(self._start_later, one, self._next_wait(session)), name=f"start later:{one}")
+        elif isinstance(error, SandboxError) and error.code in (DISK_FULL, STORAGE_UNAVAILABLE):
+            limit = self._next_wait(session)
 
             async def start_with_room() -> None:
                 await self.parts.sandboxes.reserve.until_more_room(limit)
-                await session.start_again()
+                await self._start_again([one])
 
-            self._own(start_with_room, name=f"start-with-room:{session.conversation_id}")
+            self._own(start_with_room, name=f"start with room:{one}")
         elif isinstance(error, SandboxError) and error.code == ENGINE_UNAVAILABLE and not self._engine_is_awaited:
             self._engine_is_awaited = True
             self._own(self._after_engine, name="after-engine")
+
+    def _next_wait(self, session: WebSession) -> float:
+        """Seconds before it is started again: longer each time that it fails without having worked in between."""
+        before, now = self._waits.get(session, _Wait(FIRST_WAIT_SECONDS, 0.0)), time.monotonic()
+        has_worked = now > before.until + WORKED_SECONDS
+        limit = FIRST_WAIT_SECONDS if has_worked else min(before.seconds * 2, LONGEST_WAIT_SECONDS)
+        self._waits[session] = _Wait(limit, now + limit)
+        return limit
+
+    async def _start_later(self, conversation_id: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._start_again([conversation_id])
 
     async def _after_engine(self) -> None:
         """Wait for the engine for as long as it takes, then start what could not be started.
@@ -390,7 +421,7 @@ class StandaloneConversationManager(ConversationManager):
         logger.info("the Docker engine answers again: what could not be started starts now")
         self._engine_pause, self._engine_tried = min(2 * self._engine_pause, ENGINE_LONGEST_SECONDS), time.monotonic()
         self._engine_is_awaited = False
-        await self._start_again()
+        self._own(self._start_again, name="start after the engine")
 
     def _storage_changed(self, health: StorageHealth) -> None:
         for session in self._sessions.values():
@@ -470,7 +501,7 @@ class StandaloneConversationManager(ConversationManager):
                 ceiling.has_refused, starts = False, 2  # twice: one may have been about to fail
             if not problem and starts:
                 starts -= 1
-                await self._start_again()
+                self._own(self._start_again, name="start with memory")
             was_reached = bool(problem)
             if not ceiling.is_near:
                 continue
@@ -483,9 +514,24 @@ class StandaloneConversationManager(ConversationManager):
             elif problem:
                 give_back_freed()  # by those who have read much at once
 
-    async def _start_again(self) -> None:
-        """Start what could not be started."""
-        await asyncio.gather(*(session.start_again() for session in self._sessions.values()))
+    async def _start_again(self, some: Sequence[str] | None = None) -> None:
+        """Start what could not be started, all of it or `some`; returns when that was possible."""
+        known = self._sessions if some is None else set(some) & self._sessions.keys()
+        chosen = {one for one in known if self._sessions[one].start_failed}
+        self._to_start |= chosen
+        while chosen := chosen & self._to_start:
+            await asyncio.gather(*map(self._start_one_again, chosen))
+            if chosen & self._to_start:
+                await asyncio.sleep(START_AGAIN_SECONDS)
+
+    async def _start_one_again(self, conversation_id: str) -> None:
+        try:
+            await self._take_up(conversation_id)
+        except DrydockError as error:
+            if isinstance(error, EventStoreError) and error.code:
+                return  # nothing can be stored or read again: it is not loaded now, and is known of here alone
+            logger.warning("conversation %s does not go on by itself: %s", conversation_id, error)
+        self._to_start.discard(conversation_id)
 
     async def _recover(self) -> None:
         left, concurrency = await interrupted(self._conversations), self.parts.settings.resume_concurrency

@@ -204,8 +204,11 @@ def instance_id(data_dir: Path) -> str:
             try:
                 with os.fdopen(descriptor, "w", encoding="ascii") as file:
                     file.write(secrets.token_hex(8) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
                 with suppress(FileExistsError):
                     os.link(temporary, path)
+                sync_folder(path.parent)
             finally:
                 temporary.unlink()
             found = _read_id(path)
@@ -280,8 +283,9 @@ class InstanceLock:
             self.machine_went_down = False
 
     def _write(self, descriptor: int, start: str) -> None:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n{start}\n".encode("ascii"), 0)
+        words = f"{os.getpid()}\n{start}\n".encode("ascii")
+        os.pwrite(descriptor, words, 0)  # first: where there is no room, what it says stays
+        os.ftruncate(descriptor, len(words))
 
 
 def _machines_start() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -60,7 +61,8 @@ async def rotate_key(writer: Writer, box: SecretBox, key_file: Path) -> Rotation
     """Seal everything that `box` can read with a new key, and put that into `key_file`; what is unreadable stays.
 
     All or nothing, even if the process is killed (see `finish_rotation`). Boxes that are open keep the old key: close
-    and reopen the database. Raises `SecretKeyError` or `DatabaseError`; nothing has changed then.
+    and reopen the database. Raises `SecretKeyError` or `DatabaseError`; nothing has changed then, or the error says
+    that the next start finishes it.
     """
     fresh_file = next_key_file(key_file)
     fresh = SecretBox.open(fresh_file)
@@ -76,7 +78,8 @@ async def finish_rotation(engines: Engines, box: SecretBox, key_file: Path) -> S
         return box
     fresh = SecretBox.open(fresh_file)
     if fresh.key_id not in {row.key_id for row in await engines.select(select(sealing_keys.c.key_id))}:
-        fresh_file.unlink()
+        with suppress(OSError):  # it seals nothing, and is taken by the next rotation
+            fresh_file.unlink()
         return box
     _take(fresh_file, key_file)
     return fresh
@@ -154,5 +157,11 @@ def next_key_file(key_file: Path) -> Path:
 
 
 def _take(fresh_file: Path, key_file: Path) -> None:
-    fresh_file.replace(key_file)
-    sync_folder(key_file.parent)
+    try:
+        fresh_file.replace(key_file)
+        sync_folder(key_file.parent)
+    except OSError as error:
+        raise SecretKeyError(
+            f"everything is sealed with a new key, but that could not be put into its place, from {fresh_file} to"
+            f" {key_file} ({error.strerror or error}): see to that disk, and start the server, which finishes it"
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from datetime import datetime
@@ -12,6 +13,8 @@ from agent_core.events.event import utc_now
 from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
+
+_OF_DISKS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class StorageHealth:
@@ -58,6 +61,11 @@ class StorageHealth:
             logger.info("the storage works again; it had not since %s: %s", self.since, self.problem)
             self.problem, self.code, self.since = "", "", None
             self._watcher(self)
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Whether a disk refuses whatever it is asked, as one does that is full, read-only or broken."""
+    return getattr(error, "errno", None) in _OF_DISKS
 
 
 def file_error(what: str, error: OSError) -> EventStoreError:

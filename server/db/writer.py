@@ -296,8 +296,8 @@ class Writer:
             return
         try:
             await self._connection.rollback()
-        except SQLAlchemyError:
-            _log.warning("the connection to the database is broken; making a new one", exc_info=True)
+        except SQLAlchemyError as error:
+            _log.warning("the connection to the database is broken; making a new one: %s", explain(error))
             broken, self._connection = self._connection, None
             await broken.invalidate()
             await broken.close()

@@ -20,7 +20,7 @@ from agent_core.events.stream import EventStream
 from agent_core.session.repository import folder_of
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.terminal import TerminalObservation
-from agent_core.troubles import Trouble, trouble_of
+from agent_core.troubles import Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRepository
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,18 @@ class Recorder:
 
     async def run(self, *, after: int) -> None:
         async with self._branches.at_work(), self._stream.subscribe(after=after) as events:
-            async for event in events:
+            while True:
+                try:
+                    event = await anext(events, None)
+                except EventStoreError as error:
+                    where, events.position = self._stream.conversation_id, self._stream.last_id
+                    extra = coded(Trouble.STORAGE_UNREADABLE, where)
+                    logger.warning(
+                        "conversation %s: facts of it may be missing from the list: %s", where, error, extra=extra
+                    )
+                    continue
+                if event is None:
+                    return
                 if isinstance(event, Event):  # no notices were asked for
                     await self._record(event)
 
@@ -104,6 +115,11 @@ class Recorder:
                 (state for state in AgentState if record is not None and record.agent_state == state.value), None
             )
         return self.recorded_state
+
+    async def note(self, state: AgentState) -> None:
+        """Note the state with the conversation; raises `EventStoreError`."""
+        self.recorded_state = state
+        await self._conversations.update(self._stream.conversation_id, agent_state=state.value)
 
     async def record_state(self, state: AgentState | None) -> None:
         """Note the state with the conversation; where that cannot be stored, as soon as it can."""

@@ -281,6 +281,9 @@ class RunQueue:
             try:
                 if not await self._free_sandbox(first.to_work):
                     return
+            except DrydockError as error:
+                logger.warning("no sandbox could be freed for now: %s", error)
+                return
             except Exception:
                 logger.exception("no sandbox could be freed for conversation %s", first.ticket.conversation_id)
                 return

@@ -164,11 +164,11 @@ class WebSession:
         return self._agent.runtime_warning if self._agent is not None else ""
 
     @property
-    def _start_failed(self) -> bool:
-        """From before a client is told on: what it sends then is for another attempt."""
+    def start_failed(self) -> bool:
+        """From before a client is told on: what it sends then is for another attempt. So it is with a broken one."""
         loaded = self._loaded
         if loaded is None or loaded.agent.is_ready:
-            return False
+            return loaded is not None and loaded.agent.is_broken
         return loaded.agent.has_failed or loaded.starting.done()
 
     def activity(self) -> Activity:
@@ -185,12 +185,12 @@ class WebSession:
         loaded = self._loaded
         if loaded is None or self.users or not loaded.starting.done():
             return False
-        return loaded.ticket.has_sandbox and not loaded.ticket.works and (loaded.agent.is_at_rest or self._start_failed)
+        return loaded.ticket.has_sandbox and not loaded.ticket.works and (loaded.agent.is_at_rest or self.start_failed)
 
     @property
     def can_be_unloaded(self) -> bool:
         """Whether nobody has it open either; what could not be started stays, to be started again."""
-        return self.can_lose_sandbox and not (self.connections or self._start_failed)
+        return self.can_lose_sandbox and not (self.connections or self.start_failed)
 
     def tell_turn(self, turn: QueuePlace | None) -> None:
         """Tell its clients its place in the queue; None: its turn has come."""
@@ -231,7 +231,7 @@ class WebSession:
         Raises `ConversationNotFoundError`, `ImagesRefusedError` or another `DrydockError`; nothing is stored then.
         """
         self._active()
-        if self._start_failed and not isinstance(event, ChangeAgentState):
+        if self.start_failed and (begins_work(event) or not isinstance(event, ChangeAgentState)):
             await self.unload(stopped=False)
         try:
             return await self._send_to(await self.load(to_work=begins_work(event)), event)
@@ -247,9 +247,9 @@ class WebSession:
         loaded, begins = self._loaded, begins_work(event)
         if begins and isinstance(event, MessageEvent) and loaded and loaded.recorder.recorded_state not in BUSY_STATES:
             before = await loaded.recorder.noted_state()
-            # Recovery looks at it from before the message is in the log until it is dealt with.
-            await loaded.recorder.record_state(AgentState.RUNNING)
             try:
+                # Recovery looks at it from before the message is in the log until it is dealt with.
+                await loaded.recorder.note(AgentState.RUNNING)
                 return await self._put_to(agent, event)
             except DrydockError:
                 await loaded.recorder.record_state(before)
@@ -293,7 +293,7 @@ class WebSession:
 
     async def restart_if_failed(self) -> None:
         """Load it; where sandbox or agent could not be started, try that again."""
-        if self._start_failed:
+        if self.start_failed:
             await self.unload(stopped=False)
         await self.load()
 
@@ -362,19 +362,11 @@ class WebSession:
         if agent is None:
             return
         try:
-            if self._start_failed:
+            if self.start_failed:
                 await self.restart_if_failed()
             elif isinstance(agent.sandbox, SandboxConnection):
                 await agent.sandbox.resume()
                 agent.stream.publish(StatusNotice("STATUS$READY", "There is room on the disk again."))
-        except DrydockError as error:
-            logger.warning("conversation %s does not go on by itself: %s", self.conversation_id, error)
-
-    async def start_again(self) -> None:
-        """Start what could not be started."""
-        try:
-            if self._start_failed:
-                await self.restart_if_failed()
         except DrydockError as error:
             logger.warning("conversation %s does not go on by itself: %s", self.conversation_id, error)
 
@@ -549,8 +541,10 @@ class WebSession:
                 logger.warning("conversation %s: its %s did not come to the end of the log", where, who)
                 await _cancelled(reader)
             elif not reader.cancelled() and (error := reader.exception()) is not None:
-                extra = coded(Trouble.UNEXPECTED, where)
-                logger.error("conversation %s: its %s failed", where, who, exc_info=error, extra=extra)
+                is_ours = not isinstance(error, DrydockError)
+                extra = coded(Trouble.UNEXPECTED if is_ours else Trouble.STORAGE_UNREADABLE, where)
+                bug = error if is_ours else None
+                logger.error("conversation %s: its %s failed: %s", where, who, error, exc_info=bug, extra=extra)
 
     def _active(self) -> None:
         self.last_activity = time.monotonic()

@@ -38,6 +38,10 @@ from server.wire.frames import (
 )
 
 MAX_BUFFERED: Final = 100
+LOST: Final = (
+    "The server has lost the end of this conversation, or came back from a backup: what is shown here is not what is"
+    " stored. Load it anew."
+)
 
 EVENT: Final = "oh_event"
 DELTA: Final = "oh_delta"
@@ -134,6 +138,8 @@ class Feed:
         self._position = frame["end_id"]
         self._was_stopped = False
         await self._send(RESYNC, frame)
+        if frame["reason"] == "unknown_position" and not self._seen_at:  # it may be of before there was that frame
+            await send_error(self._outlet, LOST, self._clock())
 
     async def _end_replay(self, stream: EventStream, replay: HistoryReplay) -> None:
         # A client needs a state on every connection; one that comes back may have missed none and lost it all the same.

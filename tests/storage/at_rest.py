@@ -18,6 +18,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from collections import Counter
@@ -29,8 +30,10 @@ from agent_core.errors import DrydockError
 from agent_core.testing.store_contract import new_events
 from server.cli.backup import backup
 from server.cli.restore import restore
+from server.cli.rotate_key import rotate_key
 from server.db.archives import ArchiveError
-from server.db.database import DATABASE_FILE, UPGRADE_COPIES, open_database
+from server.db.data_folder import SANDBOXES, SEED_FOLDER
+from server.db.database import DATABASE_FILE, KEY_FILE, UPGRADE_COPIES, open_database
 from server.db.engine import DatabaseSettings
 from server.db.repositories.conversations import ConversationRecord
 from server.settings.settings import Settings
@@ -41,6 +44,7 @@ from tests.storage.sweep import CALLS, ERRORS, NEVER, evenly
 SMALL = DatabaseSettings(inline_payload_bytes=100)
 OLDEST = "0001"
 LARGE = b"large" * 2_000
+FILES = {"a": b"a" * 100_000, "folder/b": b"b"}
 _TABLES = ("conversations", "events", "settings")
 
 
@@ -57,8 +61,10 @@ class AtRest:
             "upgrade": self._upgrade,
             "backup": self._backup,
             "backup again": self._backup_again,
+            "backup with workspaces": self._backup_with_workspaces,
             "restore": self._restore,
             "restore over another": self._restore_over,
+            "rotate": self._rotate,
         }
 
     def prepare(self) -> None:
@@ -137,6 +143,22 @@ class AtRest:
         yield
         assert self._is_whole(file, place), "neither the backup from before nor the new one"
 
+    def _backup_with_workspaces(self, place: Path) -> Iterator[None]:
+        shutil.copytree(self._kept / "new", place / "server")
+        file = place / "a.drydock"
+        yield
+        _back_up(place / "server", file, workspaces=True)
+        yield
+        assert not file.exists() or self._is_whole(file, place), "a file that is no whole backup"
+        if file.exists():
+            found = _waiting_files(place / "restored")
+            wrong = [name for name, content in found.items() if content != FILES[name]]
+            assert not wrong, f"{wrong} are not what they were"
+        _back_up(place / "server", file, replace=True, workspaces=True)
+        assert self._is_whole(file, place)
+        assert _waiting_files(place / "restored") == FILES
+        assert sorted(one.name for one in place.iterdir()) == ["a.drydock", "restored", "server"], "something is left"
+
     def _restore(self, place: Path) -> Iterator[None]:
         yield
         _restore(self._kept / "backup", place)
@@ -149,6 +171,18 @@ class AtRest:
         _restore(self._kept / "backup", place)
         yield
         self._restored_or(place, "c2")
+
+    def _rotate(self, place: Path) -> Iterator[None]:
+        shutil.copytree(self._kept / "new", place)
+        yield
+        rotate_key(Settings(data_dir=place), io.StringIO())
+        yield
+        assert asyncio.run(_secret_of(place)) == "kept", "a start finishes what was begun, or nothing was"
+        before = (place / KEY_FILE).read_bytes()
+        rotate_key(Settings(data_dir=place), io.StringIO())
+        assert asyncio.run(_secret_of(place)) == "kept"
+        assert (place / KEY_FILE).read_bytes() != before
+        _nothing_left(place)
 
     def _restored_or(self, place: Path, before: str | None) -> None:
         asyncio.run(_open(place))  # which ends what was begun
@@ -170,8 +204,19 @@ class AtRest:
 
 async def _fill(data_dir: Path, conversation_id: str) -> None:
     async with open_database(data_dir, SMALL) as database:
-        await database.conversations.create(ConversationRecord(id=conversation_id))
+        sandbox = {"provider": "unconfined", "name": conversation_id}
+        await database.conversations.create(ConversationRecord(id=conversation_id, sandbox=sandbox))
         await database.events.append(conversation_id, new_events(*map(str, range(50)), LARGE))
+        await database.user_secrets.create("NAME", "kept", "", "")
+    for name, content in FILES.items():
+        file = data_dir / SANDBOXES / conversation_id / "workspace" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
+async def _secret_of(data_dir: Path) -> str:
+    async with open_database(data_dir, SMALL) as database:
+        return (await database.user_secrets.values(""))["NAME"].secret.get_secret_value()
 
 
 async def _open(data_dir: Path, *, appends: bool = False) -> set[str]:
@@ -210,9 +255,22 @@ def _rows(file: Path) -> list[object]:
         return [conversations, [row for row in events if row[0] != "next"]]
 
 
-def _back_up(data_dir: Path, file: Path, *, replace: bool = False) -> None:
+def _back_up(data_dir: Path, file: Path, *, replace: bool = False, workspaces: bool = False) -> None:
+    settings = Settings(data_dir=data_dir, disk_reserve_mb=0)
     with redirect_stderr(io.StringIO()):
-        backup(Settings(data_dir=data_dir), io.StringIO(), file=file, replace=replace, quiet=True)
+        backup(settings, io.StringIO(), file=file, replace=replace, with_workspaces=workspaces, quiet=True)
+
+
+def _waiting_files(data_dir: Path) -> dict[str, bytes]:
+    """The files of the workspace that a restored folder has."""
+    waiting = data_dir / SEED_FOLDER / "c1.tar"
+    found = {}
+    if waiting.exists():
+        with tarfile.open(waiting) as tar:
+            for member in tar:
+                if member.isfile() and (content := tar.extractfile(member)) is not None:
+                    found[member.name.split("workspace/")[-1].removeprefix("./")] = content.read()
+    return found
 
 
 def _restore(file: Path, data_dir: Path) -> None:

@@ -1,9 +1,10 @@
 /* A preloaded library that makes the storage below one folder fail, while the program runs.
  *
  * STORAGE_FAULTS_FOLDER   absolute path; only files below it are concerned.
- * STORAGE_FAULTS_CONTROL  a file that switches faults on: "CALLS ERRNO SKIP COUNT", e.g. "write,fsync 28 3 -1": of these
- *                         calls the first SKIP pass, the next COUNT (-1: all) fail with this errno (0: say yes, do nothing;
- *                         for fsync only). Absent or empty: no fault. It is read again whenever it was replaced.
+ * STORAGE_FAULTS_CONTROL  a file that switches faults on: "CALLS ERRNO SKIP COUNT [PART]", e.g. "write,fsync 28 3 -1": of
+ *                         these calls the first SKIP pass, the next COUNT (-1: all) fail with this errno (0: say yes, do
+ *                         nothing; for fsync only). With PART only paths count that have it in them. Absent or empty: no
+ *                         fault. It is read again whenever it was replaced.
  * STORAGE_FAULTS_TRACE    a file to which each call that the rule names is appended: "CALL passed|failed PATH".
  */
 #define _GNU_SOURCE
@@ -22,7 +23,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct { ino_t inode; struct timespec changed; char calls[128]; int error; long skip, count; } rule;
+static struct { ino_t inode; struct timespec changed; char calls[128], part[128]; int error; long skip, count; } rule;
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
@@ -57,7 +58,7 @@ static void read_rule(void) {
     FILE *file = fopen(path, "re");
     if (!file) return;
     memset(&rule, 0, sizeof rule);
-    if (fscanf(file, "%127s %d %ld %ld", rule.calls, &rule.error, &rule.skip, &rule.count) == 4) {
+    if (fscanf(file, "%127s %d %ld %ld %127s", rule.calls, &rule.error, &rule.skip, &rule.count, rule.part) >= 4) {
         rule.inode = now.st_ino;
         rule.changed = now.st_mtim;
     }
@@ -89,7 +90,7 @@ static int fault(const char *call, int folder, const char *path) {
     if (!path_below(folder, path, whole)) { errno = kept; return -1; }
     pthread_mutex_lock(&lock);
     read_rule();
-    if (rule.inode && named(call)) {
+    if (rule.inode && named(call) && (!rule.part[0] || strstr(whole, rule.part))) {
         if (rule.skip > 0) rule.skip--;
         else if (rule.count != 0) { if (rule.count > 0) rule.count--; error = rule.error; }
         trace(call, error >= 0, whole);

@@ -8,13 +8,14 @@ gap and every action has one answer; and the server goes on by itself.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import sqlite3
 import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from agent_core.events.serialization import from_payload
 from agent_core.events.store import SEPARATOR
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish, say
+from tests.contract.workspace.git_server import GitServer
 from tests.integration.server.conftest import ServerProcess
 from tests.storage.faults import NUMBERS, Faults
 
@@ -41,12 +43,21 @@ ERRORS = {
     "read": ("EIO",),
 }
 LIMIT_SECONDS = 60.0
+RETENTION_SECONDS = 0.3
 NEVER = 10**9
 """More calls than there are."""
 BIG = "a long message " * 80_000  # over a megabyte: kept as a blob
 _ANSWERS = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
 _STATES = "SELECT id, agent_state FROM conversations"
-_KEPT = {"drydock.db", "secret.key", "token", "instance-id", "instance.lock", "sandboxes", "forks", "blobs"}
+_LOGGED = (
+    "SELECT payload FROM events WHERE kind = 'AgentStateChanged' AND id ="
+    " (SELECT max(id) FROM events AS newer WHERE newer.conversation_id = events.conversation_id AND kind = events.kind)"
+)
+_AT_REST = ("finished", "stopped", "awaiting_user_input", "error", "paused")
+_KEPT = {
+    *("drydock.db", "secret.key", "token", "instance-id", "instance.lock", "sandboxes", "forks", "blobs"),
+    *("last-seen.json", ".last-seen.json"),
+}
 
 
 @dataclass(frozen=True)
@@ -93,21 +104,23 @@ def _model(request: ModelRequest) -> Turn:
         elif message["role"] == "user":
             content = message["content"]
             for text in [content] if isinstance(content, str) else [one.get("text", "") for one in content]:
-                if text.startswith(("RUN ", "SAY ")):
+                if text.startswith(("RUN ", "SAY ", "SLOW ")):
                     last, said = text.split()[1], 0
-                    wants = text.startswith("RUN ")
+                    wants = text.startswith(("RUN ", "SLOW "))
+                    waits = "sleep 0.7; " if text.startswith("SLOW ") else ""
     if last and wants and said == 0:
-        return call("execute_bash", {"command": f"echo {last} >> effects"})
+        return call("execute_bash", {"command": f"{waits}echo {last} >> effects"})
     return finish("Done.")
 
 
 class Sweep:
     """A server whose storage fails, and the things that it is asked for, by name in `things`."""
 
-    def __init__(self, server: ServerProcess, faults: Faults, client: httpx.AsyncClient) -> None:
+    def __init__(self, server: ServerProcess, faults: Faults, plugin_url: str) -> None:
         self.server = server
+        self._plugin_url = plugin_url
         self.faults = faults
-        self.client = client
+        self.client = client_of(server)
         self.things: dict[str, Callable[[str], Awaitable[tuple[httpx.Response, Callable[[], Awaitable[bool]]]]]] = {
             name.removeprefix("_do_").replace("_", " "): getattr(self, name)
             for name in dir(self)
@@ -132,8 +145,10 @@ class Sweep:
         """Ask for it under the fault, and look at what came of it."""
         outcome, mark = Outcome(trial), uuid.uuid4().hex
         before = self._known()
-        if trial.what == "delete":
-            self._victim = await self._new("SAY x")
+        if trial.what in ("delete", "retention"):
+            self._victim = await self._new("RUN x")
+        if trial.what == "plugin":
+            await self.client.delete("/api/plugins/tools")
         if trial.what == "begin anew":
             await self._ask("POST", f"/api/conversations/{self._main}/stop")
         try:
@@ -153,10 +168,10 @@ class Sweep:
             await self._judge(outcome, answer, is_there)
             await self._clean(before)
             await self._until(self._quiet, "what it does is not ended")
-            outcome.findings += self._wrong_in_the_log() or await self._settled()
+            outcome.findings += self.wrong_in_the_log() or await self.settled()
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what this trial found
             outcome.findings.append(f"{type(error).__name__}: {error}")
-        outcome.findings += self._traceback()
+        outcome.findings += self.traceback()
         return outcome
 
     async def begin_again(self) -> list[str]:
@@ -164,7 +179,7 @@ class Sweep:
         await self.server.stop()
         await self.server.start()
         await asyncio.sleep(1)
-        return [*self._wrong_in_the_log(), *self._left(with_payloads=True), *self._traceback()]
+        return [*self.wrong_in_the_log(), *self._left(with_payloads=True), *self.traceback()]
 
     async def _judge(self, outcome: Outcome, answer: httpx.Response, is_there: Callable[[], Awaitable[bool]]) -> None:
         text = answer.text if "tar" not in answer.headers.get("content-type", "") else ""
@@ -277,6 +292,45 @@ class Sweep:
 
         return answer, is_there
 
+    async def _do_retention(self, mark: str) -> Any:
+        """It is not asked for: one that nobody has used for years is found by the next round, or the one after it."""
+        answer = await self._post(f"/api/conversations/{self._victim}/stop")
+        if answer.is_success:
+            with suppress(sqlite3.OperationalError):
+                _change(
+                    self.server.data_dir,
+                    "UPDATE conversations SET last_updated_at = 0, created_at = 0 WHERE id = ?",
+                    self._victim,
+                )
+                await asyncio.sleep(2 * RETENTION_SECONDS)
+
+        async def is_there() -> bool:
+            if not answer.is_success:
+                return False
+            _change(
+                self.server.data_dir,
+                "UPDATE conversations SET last_updated_at = 0, created_at = 0 WHERE id = ?",
+                self._victim,
+            )
+
+            async def is_gone() -> bool:
+                return not await self._exists(self._victim)
+
+            await self._until(is_gone, "what is too old is not deleted")
+            return True
+
+        return answer, is_there
+
+    async def _do_plugin(self, mark: str) -> Any:
+        answer = await self._post("/api/plugins", source=self._plugin_url)
+        return answer, lambda: self._shown("/api/plugins", '"tools"')
+
+    async def _do_upload(self, mark: str) -> Any:
+        """The sandbox writes it, whose disk is another matter; the server only passes it on."""
+        files = {"files": (f"{mark}.txt", b"u" * 300_000)}
+        answer = await self.client.post(f"/api/conversations/{self._main}/upload-files", files=files)
+        return answer, lambda: self._shown(f"/api/conversations/{self._main}/list-files", mark)
+
     # --- looking ---
 
     async def _post(self, path: str, **body: Any) -> httpx.Response:
@@ -318,13 +372,20 @@ class Sweep:
     async def _at_rest(self, conversation_id: str) -> None:
         async def rests() -> bool:
             record = _rows(self.server.data_dir, "SELECT agent_state FROM conversations WHERE id = ?", conversation_id)
-            return bool(record) and record[0][0] in ("finished", "stopped", "awaiting_user_input", "error", "paused")
+            return bool(record) and record[0][0] in _AT_REST
 
         await self._until(rests, f"{conversation_id} does not come to rest")
 
+    async def until_rest(self) -> None:
+        """Wait until it stores again, and all agents rest."""
+        await self._until(self._ready, "it does not go on: /ready still refuses")
+        await self._until(self._quiet, "what it does is not ended")
+
     async def _quiet(self) -> bool:
-        states = _rows(self.server.data_dir, _STATES)
-        return all(state in (None, "finished", "stopped", "awaiting_user_input", "error") for _, state in states)
+        """Whether all rest, by the list and by their logs: what the list has may be a second late."""
+        listed = [state for _, state in _rows(self.server.data_dir, _STATES) if state is not None]
+        logged = [json.loads(payload)["agent_state"] for (payload,) in _rows(self.server.data_dir, _LOGGED)]
+        return all(state in _AT_REST for state in (*listed, *logged))
 
     async def _until(self, condition: Callable[[], Awaitable[bool]], problem: str) -> None:
         deadline = time.monotonic() + LIMIT_SECONDS
@@ -341,7 +402,7 @@ class Sweep:
             await self._until(self._quiet, "what it does is not ended")
             await self._ask("DELETE", f"/api/conversations/{one}")
 
-    async def _settled(self) -> list[str]:
+    async def settled(self) -> list[str]:
         """What is left over, once it had a moment to go; each thing is told once."""
         deadline = time.monotonic() + 3
         while found := [one for one in self._left() if one not in self._told]:
@@ -351,7 +412,7 @@ class Sweep:
             await asyncio.sleep(0.05)
         return []
 
-    def _wrong_in_the_log(self) -> list[str]:
+    def wrong_in_the_log(self) -> list[str]:
         found, logs = [], dict[str, list[Any]]()
         query = "SELECT conversation_id, id, payload, blob FROM events ORDER BY conversation_id, id"
         for log, event_id, payload, blob in _rows(self.server.data_dir, query):
@@ -369,10 +430,23 @@ class Sweep:
                     and not (one.tool_name == "finish" and not answers[one.id])
                 ):
                     found.append(f"log {log}: action {one.id} ({one.tool_name}) has {answers[one.id]} answers")  # noqa: PERF401
+        for conversation_id, sandbox in _rows(self.server.data_dir, "SELECT id, sandbox FROM conversations"):
+            name = (json.loads(sandbox) or {}).get("name") if sandbox else None
+            if name and not (self.server.data_dir / "sandboxes" / name / "workspace").is_dir():
+                found.append(f"{conversation_id} has lost its files")
         for effects in self.server.data_dir.glob("sandboxes/*/**/effects"):
             twice = [one for one, times in Counter(effects.read_text().split()).items() if times > 1]
             found += [f"the command of {one} ran twice" for one in twice]
         return found
+
+    def text_of(self, log: str | None) -> str:
+        """All that is in a log (None: in any), as it is stored."""
+        query = "SELECT conversation_id, payload, blob FROM events WHERE ? IN (conversation_id, '')"
+        found = []
+        for conversation_id, payload, blob in _rows(self.server.data_dir, query, log or ""):
+            kept = self.server.data_dir / "blobs" / conversation_id / (blob or "")
+            found.append(payload if blob is None else kept.read_bytes())
+        return b"\n".join(found).decode()
 
     def _left(self, *, with_payloads: bool = False) -> Iterator[str]:
         data_dir, known = self.server.data_dir, self._known()
@@ -388,10 +462,22 @@ class Sweep:
             if path.name not in _KEPT and not path.name.startswith("drydock.db-"):
                 yield f"{path.name} is left"
 
-    def _traceback(self) -> list[str]:
+    def traceback(self) -> list[str]:
         printed = self.server.printed()
         fresh, self._printed = printed[self._printed :], len(printed)
         return [f"in the log: {fresh[fresh.index('Traceback') - 300 :][:4000]}"] if "Traceback" in fresh else []
+
+
+def _change(data_dir: Path, query: str, *values: Any) -> None:
+    with closing(sqlite3.connect(data_dir / "drydock.db", timeout=10)) as database, database:
+        database.execute(query, values)
+
+
+def client_of(server: ServerProcess) -> httpx.AsyncClient:
+    """A client of the server as it is now; it keeps no connection: one that is just being closed looks like a fault."""
+    headers = {"X-Session-API-Key": server.token} if server.token else {}
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return httpx.AsyncClient(base_url=server.url, headers=headers, timeout=30, limits=limits, verify=False)  # noqa: S501
 
 
 def _rows(data_dir: Path, query: str, *values: Any) -> list[Any]:
@@ -410,22 +496,26 @@ async def sweeping(library: Path, folder: Path) -> AsyncIterator[Sweep]:
             "LLM_BASE_URL": model.url,
             "DRYDOCK_GENERATE_TITLES": "false",
             "DRYDOCK_CULL_INTERVAL_SECONDS": "0.3",
+            "DRYDOCK_RETENTION_DAYS": "365",
+            "DRYDOCK_RETENTION_INTERVAL_SECONDS": str(RETENTION_SECONDS),
             "RUN_FIRST": "tests.storage.faults:alone",
         }
         server = ServerProcess(
             folder / "data", "--sandbox", "unconfined", environment={**faults.environment, **environment}
         )
+        git = GitServer(folder / "repositories")
         try:
+            git.publish("ann/tools", {"skills/boats.md": "Boats float."})
             await server.start()
-            # No connection is kept: one that the server closes in this moment would look like a fault.
-            headers = {"X-Session-API-Key": server.token} if server.token else {}
-            limits = httpx.Limits(max_keepalive_connections=0)
-            async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=30, limits=limits) as client:
-                sweep = Sweep(server, faults, client)
+            sweep = Sweep(server, faults, f"http://127.0.0.1:{git.url.rpartition(':')[2]}/ann/tools.git")
+            try:
                 await sweep.begin()
                 yield sweep
+            finally:
+                await sweep.client.aclose()
         finally:
             faults.switch("")
+            git.close()
             await server.close()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from agent_core.errors import SandboxError, SandboxLostError, storage_code
+from agent_core.errors import STORAGE_UNAVAILABLE, SandboxError, SandboxLostError, storage_code
 from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime import processes
 from agent_core.runtime.channel import runner_stream
@@ -81,6 +81,9 @@ class LocalSandbox:
             await self._end()
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise SandboxError("The sandbox did not start.", code="disk_full", fix=DISK_FULL) from error
+            if error.errno in (errno.EROFS, errno.EIO):
+                reason = f"The sandbox did not start: {error.strerror}."
+                raise SandboxError(reason, code=STORAGE_UNAVAILABLE, fix="See to the server's disk.") from error
             raise SandboxError(f"The sandbox did not start: {error}.", code="start_failed") from error
         warning = await self._blocking(self._network_warning)
         if warning:

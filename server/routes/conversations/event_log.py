@@ -12,6 +12,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from anyio import CancelScope
@@ -37,6 +38,7 @@ from agent_core.events.event import Event
 from agent_core.events.llm_events import ActionEvent, MessageEvent
 from agent_core.events.schema import UnknownAction, problems_in
 from agent_core.events.serialization import AnyEvent, from_data, to_payload
+from agent_core.events.stream import EventStream
 from agent_core.events.transient import ClientCall, TextDelta, TextDiscarded, Transient
 from agent_core.security.confirmation import ConfirmationPolicy
 from agent_core.troubles import Trouble
@@ -116,13 +118,18 @@ _STREAM: Final[dict[int | str, dict[str, Any]]] = {
 
 @router.get("/live", response_class=StreamingResponse, responses=_STREAM)
 async def follow_log(
-    record: OwnConversation, services: ServicesDependency, identity: IdentityDependency, after: EventId = -1
+    record: OwnConversation,
+    services: ServicesDependency,
+    identity: IdentityDependency,
+    after: EventId = -1,
+    seen_at: datetime | None = None,
 ) -> Response:
     """The events behind `after`, then each as it comes, with the model's text and calls for clients in between.
 
-    It starts a conversation that does not run. Each event has its id, with which one goes on after a broken connection.
+    It starts a conversation that does not run. Each event has its id, with which one goes on after a broken connection,
+    and says by its timestamp, as `seen_at`, which event that was: a log that has lost its end may have grown again.
     """
-    following = _following(services.manager, identity, record.id, max(after, -1))
+    following = _following(services.manager, identity, record.id, max(after, -1), seen_at)
     return _LiveLog(_paced(following, services.ending), identity.user_id, services)
 
 
@@ -152,14 +159,14 @@ class _LiveLog(StreamingResponse):
 
 
 async def _following(
-    manager: ConversationManager, identity: Identity, conversation_id: str, after: int
+    manager: ConversationManager, identity: Identity, conversation_id: str, after: int, seen_at: datetime | None
 ) -> AsyncGenerator[bytes, None]:
     connection = f"program-{uuid.uuid4().hex}"
     try:
         joined = await manager.join(conversation_id, connection, identity)
         stream = await joined.next_stream(None)
         while stream is not None:
-            if after > stream.last_id:
+            if after > stream.last_id or not await _is_of(stream, after, seen_at):
                 yield _frame("resync", {"last_id": stream.last_id})
                 return
             async with stream.subscribe(after=after, transients=True) as items:
@@ -167,7 +174,7 @@ async def _following(
                     if shown := _shown(item):
                         yield shown
                     after = items.position
-            stream = await joined.next_stream(stream)
+            stream, seen_at = await joined.next_stream(stream), None
     except DrydockError as error:  # it cannot be loaded, or its log cannot be read; the answer has begun
         logger.warning("the log of conversation %s is not followed any more: %s", conversation_id, error)
         yield _frame("failed", {"status": _status_of(error), "detail": str(error)})
@@ -176,6 +183,14 @@ async def _following(
         yield _frame("failed", {"status": 500, "detail": INTERNAL})
     finally:
         await manager.leave(connection)
+
+
+async def _is_of(stream: EventStream, event_id: int, timestamp: datetime | None) -> bool:
+    """Whether the event is of that time, as far as one is given."""
+    if timestamp is None or event_id < 0:
+        return True
+    page = await stream.page_before(before=event_id + 1, limit=1)
+    return bool(page) and page[0].timestamp == (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC))
 
 
 def _shown(item: AnyEvent | Transient) -> bytes:

@@ -302,6 +302,9 @@ class LoadedAgent(Protocol):
     has_failed: bool
 
     @property
+    def is_broken(self) -> bool: ...
+
+    @property
     def sandbox(self) -> ConversationSandbox: ...
 
     @property

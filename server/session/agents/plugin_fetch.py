@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import io
 import os
 import re
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 from agent_core.destinations import PORTS, Destination, DestinationError, Destinations, is_public
 from agent_core.errors import DrydockError
 from server.db.data_folder import PLUGIN_SCRATCH
+from server.db.storage_health import file_error, is_of_disk
 from server.git_providers.kinds import Credentials
 from server.settings.plugin_source import PluginSource
 
@@ -56,6 +58,7 @@ _SETTINGS: Final = (
     "gc.auto=0",
     "maintenance.auto=false",
 )
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _REASONS: Final = (
     (
         r"Authentication failed|could not read Username|terminal prompts disabled|HTTP 40[13]|error: 40[13]",
@@ -64,7 +67,7 @@ _REASONS: Final = (
     (r"not found|error: 404|not valid: is this a git repository", "there is no such repository"),
     (r"couldn't find remote ref|not our ref|unadvertised object", "it has no branch, tag or commit of this name"),
     (r"redirect|error: 30\d", "it is somewhere else by now; give its present address"),
-    (r"File size limit|too large|index-pack died|No space|[Oo]ut of memory", "it is too large"),
+    (r"File size limit|too large|index-pack died|[Oo]ut of memory", "it is too large"),
     (r"resolve host|connect to|Connection|timed out|unable to access", "it cannot be reached"),
 )
 
@@ -111,7 +114,7 @@ async def fetch(
     """A plugin's files as they are at the moment; nothing of them is run, and nothing stays on this host.
 
     `credentials` are for this address alone; `scratch` is the folder in which it works. Links and submodules are left
-    out. Raises `PluginError`.
+    out. Raises `PluginError`, or `EventStoreError` where the server's disk does not let it.
     """
     try:
         async with asyncio.timeout(FETCH_SECONDS):
@@ -119,7 +122,9 @@ async def fetch(
             return await _fetched(source, places, credentials, scratch)
     except TimeoutError:
         raise PluginError(f"{source.url} was not fetched within {FETCH_SECONDS:g} s; try again") from None
-    except OSError as error:  # no room for it, for example
+    except OSError as error:
+        if is_of_disk(error):
+            raise file_error(f"{source.url} cannot be fetched", error) from error
         raise PluginError(f"{source.url} cannot be fetched: {error.strerror or error}") from error
 
 
@@ -274,7 +279,10 @@ class _Git:
                 raise PluginError("git is not installed where the server runs; install it")
             if status != 0:
                 complaint.seek(0)
-                raise PluginError(_reason(complaint.read(_MAX_COMPLAINT).decode("utf-8", "replace"), where))
+                said = complaint.read(_MAX_COMPLAINT).decode("utf-8", "replace")
+                if full := next((one for one in _FULL if os.strerror(one) in said), 0):
+                    raise OSError(full, os.strerror(full))
+                raise PluginError(_reason(said, where))
             printed.seek(0)
             return printed.read(_MAX_PRINTED)
 

@@ -34,6 +34,7 @@ from server.db.database import Database
 from server.db.errors import DatabaseError
 from server.db.repositories.plugins import SERVER, PluginRepository, StoredPlugin, owner_of
 from server.db.repositories.user_settings import StoredSettings
+from server.db.storage_health import file_error, is_of_disk
 from server.git_providers.kinds import Credentials, base_url, credentials, known_tokens
 from server.session.agents.plugin_fetch import Fetched, PluginError, fetch
 from server.settings.plugin_source import PluginSource
@@ -289,6 +290,8 @@ class Plugins:
         except SkillValidationError as error:
             raise PluginError(str(error)) from error
         except OSError as error:
+            if is_of_disk(error):
+                raise file_error("its files cannot be unpacked", error) from error
             raise PluginError(f"its files cannot be read: {error.strerror or error}") from error
         if not _NAME.fullmatch(made.stored.name):
             raise PluginError(
@@ -320,7 +323,10 @@ class Plugins:
             fetched = Fetched.of_archive(stored.commit, archive)
             return self._read_strictly(usual, fetched)._replace(stored=stored), sum(map(len, fetched.files.values()))
         except (SkillValidationError, OSError, EOFError, tarfile.TarError, zlib.error) as error:
-            # An earlier version took it, or what was stored is damaged, or there is no room.
+            if isinstance(error, OSError) and is_of_disk(error):
+                # No conversation begins without a plugin's hooks because the disk is full.
+                raise file_error(f"The files of the plugin {stored.name} cannot be unpacked", error) from error
+            # An earlier version took it, or what was stored is damaged.
             target = f"{FOLDER}/{stored.name}"
             problem = SkillValidationError(f"plugin {stored.name}: {error}", path=target)
             return InstalledPlugin(stored, None, (problem,), self._folder(stored)), 0

@@ -13,11 +13,11 @@ from starlette.routing import Route
 
 from agent_core.errors import ToolError
 from agent_core.library.remote.sandbox import RemoteSandbox
-from drydock_client import ConflictError, DrydockClient, FailedError, UnreachableError
+from drydock_client import ConflictError, DrydockClient, FailedError, NotDrydockError, UnreachableError
 from tests.serving import serving
 
 BEGUN = ": following\n\n"
-EVENT = 'id: 0\nevent: event\ndata: {"kind": "PauseEvent"}\n\n'
+EVENT = 'id: 0\nevent: event\ndata: {"kind": "PauseEvent", "timestamp": "2026-11-29T03:00:00Z"}\n\n'
 
 
 def failed(status: int) -> str:
@@ -30,9 +30,11 @@ class Logs:
     def __init__(self, *texts: str) -> None:
         self.texts = list(texts)
         self.asked: list[str] = []
+        self.seen: list[str | None] = []
 
     async def answer(self, request: Request) -> Response:
         self.asked.append(request.query_params["after"])
+        self.seen.append(request.query_params.get("seen_at"))
         text = self.texts.pop(0) if len(self.texts) > 1 else self.texts[0]
         return Response(text, media_type="text/event-stream")
 
@@ -60,6 +62,16 @@ async def test_a_log_that_may_be_mended_is_asked_for_again_and_in_the_end_its_re
             await anext(following)
     assert logs.asked[0] == "-1"
     assert set(logs.asked[1:]) == {"0"}
+    assert (logs.seen[0], set(logs.seen[1:])) == (None, {"2026-11-29T03:00:00Z"})
+
+
+async def test_a_log_that_has_lost_what_was_seen_is_told() -> None:
+    logs = Logs(BEGUN + EVENT, BEGUN + 'event: resync\ndata: {"last_id": 7}\n\n')
+    async with logs.client() as client:
+        following = client.programs.follow("c")
+        assert (await anext(following)).id == 0
+        with pytest.raises(NotDrydockError, match="has lost its end"):
+            await anext(following)
 
 
 async def test_a_server_that_takes_connections_and_ends_each_at_once_is_not_waited_for_for_ever() -> None:

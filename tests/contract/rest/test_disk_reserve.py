@@ -77,7 +77,7 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
 async def test_without_a_reserve_what_a_full_disk_kept_from_starting_starts_when_there_is_room(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_FOR_ROOM", 1000.0)
+    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_SECONDS", 1000.0)
     async with serving(small, FakeProvider(behaviour=FULL), disk_reserve_mb=0) as server:
         filling = fill(small, 8 * MEGABYTE)
         conversation_id = await server.create(initial_user_msg="hello")

@@ -16,6 +16,7 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import OutputDelta, TextDelta
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
 from server.sockets.connections import SocketLimits
+from server.sockets.feed import LOST
 from server.wire.envelope import wire_time
 from tests.contract.sockets.loopback import Loopback, refusal_of, serving, until
 from tests.contract.sockets.test_slow_clients import slow_client
@@ -50,6 +51,9 @@ async def test_a_position_beyond_the_log_is_told_with_what_there_is_to_read(coun
             await stream.add_event(said("live"))
             await client.until_id(count)
             assert client.ids == [count]
+            assert [frame["message"] for frame in client.frames if frame.get("error")] == [LOST], (
+                "in words, for old ones"
+            )
 
 
 async def test_a_log_that_has_another_event_at_the_position_is_told_and_the_same_one_needs_no_word() -> None:

@@ -26,10 +26,10 @@ def test_a_run_fails_when_a_part_of_its_session_does_for_good_and_the_next_one_m
         one.send_message("Go.")
         with monkeypatch.context() as patched:
             patched.setattr(part, "run", defective)
-            with pytest.raises(ConversationRunError, match="failed repeatedly"):
+            with pytest.raises(ConversationRunError, match="failed; send a message"):
                 one.run()
         statuses = [one.state.execution_status]
         failures = [event.detail for event in one.state.events if isinstance(event, ConversationErrorEvent)]
-        assert ["failed repeatedly" in detail for detail in failures] == [True]
+        assert ["failed; send a message" in detail for detail in failures] == [True]
         one.run()
         assert [*statuses, one.state.execution_status] == [ExecutionStatus.ERROR, ExecutionStatus.FINISHED]

@@ -13,6 +13,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agent_core.errors import DISK_FULL, EventStoreError
 from agent_core.mcp import oauth
 from agent_core.mcp.config import McpAuth, McpServer
 from agent_core.mcp.grants import Challenge, ServerSignIn, canonical, challenge_of, sign_in_id
@@ -21,6 +22,7 @@ from agent_core.mcp.servers import McpServers
 from agent_core.mcp.sign_in import SignIns
 from tests.authorization_server import ToolServer, browse, guarded_tools
 from tests.unit.mcp.conftest import call, running
+from tests.waiting import until
 
 BACK = "http://127.0.0.1:9/oauth/callback"
 
@@ -131,6 +133,36 @@ async def test_a_token_is_renewed_before_it_is_over_by_one_of_those_who_want_it(
             "refresh_token",
             "refresh_token",
         ]
+
+
+async def test_no_token_is_lost_where_it_cannot_be_stored(
+    sign_ins: SignIns, store: KeptInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewed one ends the one before it."""
+    refusals = [EventStoreError("the disk is full", code=DISK_FULL)]
+
+    async def save(sign_in: ServerSignIn) -> None:
+        if refusals:
+            raise refusals[0]
+        store.kept[sign_in.server] = sign_in
+
+    async with guarded_tools() as tools:
+        await signed_in(sign_ins, tools)
+        old = await sign_ins.token(tools.url)
+        monkeypatch.setattr(store, "save", save)
+        with pytest.raises(EventStoreError, match="full"):
+            await sign_ins.token(tools.url, refused=old)
+        assert len(tools.tokens.asked_at("token")) == 1, "nothing was renewed that could not be kept"
+        kept, refusals[:] = refusals[:], []
+        renewing = asyncio.create_task(sign_ins.token(tools.url, refused=old))
+        await until(lambda: len(tools.tokens.asked_at("token")) == 2)
+        refusals[:] = kept  # in the moment in which it was renewed
+        fresh = await renewing
+        assert fresh != old
+        assert await sign_ins.token(tools.url) == fresh
+        refusals.clear()
+        assert await sign_ins.token(tools.url) == fresh
+        assert await SignIns(store, advice="with a button").token(tools.url) == fresh, "it is stored by now"
 
 
 async def test_a_token_that_is_refused_in_the_middle_is_renewed_and_nobody_notices(sign_ins: SignIns) -> None:

@@ -55,7 +55,7 @@ class FakeAgent:
         self.sandbox = sandbox
         self.runtime_status = "STATUS$STARTING_RUNTIME"
         self.runtime_warning = ""
-        self.is_ready = self.has_failed = self.is_closing = False
+        self.is_ready = self.has_failed = self.is_broken = self.is_closing = False
         self.agent_state = AgentState.LOADING
         self.closed_with: tuple[bool, AfterClose] | None = None
         self.client_tools: list[Tool] = []

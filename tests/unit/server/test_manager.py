@@ -240,6 +240,65 @@ async def test_a_message_that_comes_while_a_failed_start_is_written_down_starts_
     assert len(house.agents.made) == 2
 
 
+async def test_what_cannot_even_be_loaded_again_is_loaded_as_soon_as_the_storage_lets_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.conversation_manager.standalone.START_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_SECONDS", 0.01)
+    full = EventStoreError("the disk is full", code=DISK_FULL)
+    house.agents.start_error = full
+    house.agents.writing_failures.clear()
+    await house.new("a")
+    await house.manager.maybe_start_agent_loop("a")
+    await until(lambda: house.agents.made[0].has_failed)
+    house.agents.open_error = full
+    house.agents.writing_failures.set()
+    await until(lambda: len(house.agents.made) > 3)
+    house.agents.open_error = house.agents.start_error = None
+    await until(lambda: house.manager.live("a").runtime_status == "STATUS$READY")
+
+
+async def test_what_cannot_be_started_is_tried_again_after_pauses_that_have_a_limit(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("server.conversation_manager.standalone.LONGEST_WAIT_SECONDS", 0.1)
+    house.agents.start_error = EventStoreError("the files that wait cannot be read", code=STORAGE_UNAVAILABLE)
+    await house.new("a")
+    began = time.monotonic()
+    await house.manager.maybe_start_agent_loop("a")
+    await until(lambda: len(house.agents.made) > 8)
+    assert 0.6 < time.monotonic() - began < 6, "neither at once, nor after twice the time each time"
+    house.agents.start_error = None
+    await until(lambda: house.manager.live("a").runtime_status == "STATUS$READY")
+
+
+async def test_a_broken_session_gives_way_to_another_one_with_the_next_message(house: House) -> None:
+    await house.new("a")
+    broken = await started(house, "a")
+    broken.is_broken = True
+    await house.manager.send("a", hello())
+    await until(lambda: house.manager.live("a").runtime_status == "STATUS$READY")
+    assert (broken.closed_with, len(house.agents.made)) == ((False, "keep"), 2)
+
+
+async def test_a_message_is_refused_when_a_start_after_a_crash_could_not_know_of_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.new("a")
+    agent = await started(house, "a")
+    last = agent.stream.last_id
+
+    async def update(*_: object, **__: object) -> bool:
+        raise EventStoreError("the disk is full", code=DISK_FULL)
+
+    monkeypatch.setattr(ConversationRepository, "update", update)
+    with pytest.raises(EventStoreError, match="full"):
+        await house.manager.send("a", hello())
+    assert agent.stream.last_id == last
+    assert await house.state_of("a") == "awaiting_user_input"
+
+
 async def test_a_stopped_conversation_says_so_to_whoever_follows_it(house: House) -> None:
     await house.new("a")
     agent = await started(house, "a")
