@@ -37,7 +37,7 @@ from bench.slopes import CONFIDENCE, Slope, slope
 from bench.stage import Stage
 
 BOUNDS: Final = {
-    "memory_mb": 32.0,
+    "memory_mb": 16.0,
     "drydock_tasks": 30.0,
     "other_descriptors": 30.0,
     "threads": 4.0,
@@ -70,7 +70,9 @@ FAILURES: Final = (httpx.HTTPError, WebSocketException, OSError, TimeoutError, A
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of everything. The first `warm_seconds` are left out of the slopes."""
+    """How much of everything. The first `warm_seconds` are left out of the slopes: pools and caches fill, each to its
+    bound, and what still grows when that much was done does not stop.
+    """
 
     minutes: float
     conversations: int
@@ -91,7 +93,7 @@ class Plan:
 
     @property
     def warm_seconds(self) -> float:
-        return self.seconds / 6
+        return self.seconds / 2
 
     @property
     def block_seconds(self) -> float:
@@ -189,7 +191,7 @@ class Soak:
                     await asyncio.sleep(0.2)
 
     async def _again(self, live: Callable[[], Awaitable[None]], number: int) -> None:
-        await asyncio.sleep(number * self._plan.warm_seconds / 4 / self._plan.clients)  # not all in one moment
+        await asyncio.sleep(number * self._plan.seconds / 24 / self._plan.clients)  # not all in one moment
         while True:
             try:
                 await live()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final, Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
+from pydantic import AfterValidator
+
 from agent_core.destinations import PORTS
+from server.settings.text_fields import Words
 
 _MAX_NAME: Final = 500
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -67,3 +70,12 @@ class PluginSource:
         if not source.is_pinned:
             raise ValueError("it names no commit; write https://host/owner/name.git#<the full hash of a commit>")
         return source
+
+
+def _all_pinned(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        PluginSource.pinned(text)
+    return texts
+
+
+PinnedPlugins = Annotated[Words, AfterValidator(_all_pinned)]

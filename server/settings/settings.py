@@ -20,15 +20,9 @@ from pydantic import (
     field_validator,
 )
 
-from agent_core.agent.base import AgentBase
 from agent_core.runtime.sandbox import NetworkWish, SandboxWish
-from agent_core.security.analyzers import list_analyzers
-from agent_core.session.factory import AGENT_CLASSES
 from agent_core.session.settings import AgentOptions
 from agent_core.skills.context import MARKETPLACE
-from agent_core.spelling import did_you_mean
-from server.listeners import EventListener
-from server.settings.extensions import import_modules
 from server.settings.git_hosts import GitHosts
 from server.settings.llm_profiles import (
     MAX_PROFILES,
@@ -43,7 +37,8 @@ from server.settings.llm_profiles import (
     wrong_at,
 )
 from server.settings.mcp_config import McpConfig
-from server.settings.plugin_source import PluginSource
+from server.settings.plugin_source import PinnedPlugins
+from server.settings.registered_names import AgentName, AnalyzerName, ByAgents, ListenerNames, ModuleNames
 from server.settings.text_fields import (
     AccessToken,
     BaseUrl,
@@ -55,6 +50,7 @@ from server.settings.text_fields import (
     OptionalBaseUrl,
     OptionalFolder,
     OptionalKey,
+    OptionalLine,
     OptionalName,
     OptionalText,
     Origins,
@@ -67,15 +63,6 @@ from server.settings.text_fields import (
 DEMO_MODEL = "demo/tour"
 MEGABYTE = 1024 * 1024
 MAX_COMMANDS = 20_000
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    return f"{did_you_mean(name, known)}; a module of your own is named in `modules`"
-
-
-def _agent_problem(name: str) -> str | None:
-    agents = {one.__name__ for one in AGENT_CLASSES} | AgentBase.agents.keys()
-    return None if name in agents else f"there is no agent {name!r}; {_meant(name, agents)}"
 
 
 def _programs(value: object) -> object:
@@ -91,8 +78,8 @@ Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
 ProfileTable = Annotated[dict[ProfileName, LLMProfile], FromTable, Field(max_length=MAX_PROFILES)]
 PurposeTable = Annotated[dict[PurposeName, ProfileName], FromTable]
-AgentTable = Annotated[dict[TrimmedText, ProfileName], FromTable]
-AgentOptionsTable = Annotated[dict[TrimmedText, AgentOptions], FromTable]
+AgentTable = Annotated[dict[TrimmedText, ProfileName], FromTable, ByAgents]
+AgentOptionsTable = Annotated[dict[TrimmedText, AgentOptions], FromTable, ByAgents]
 OptionalProfile = Annotated[ProfileName | None, BeforeValidator(none_if_blank)]
 
 
@@ -104,13 +91,13 @@ class Settings(BaseModel):
     )
 
     # Modules: before all settings that name what they register
-    modules: Words = Field(
+    modules: ModuleNames = Field(
         (),
         description="Python modules of your own, such as `my_company.drydock`, that are imported first; what they "
         "register (tools, agents, condensers, security analyzers, critics, routers, event listeners) can be named in "
         "settings (docs/extending.md).",
     )
-    event_listeners: Words = Field(
+    event_listeners: ListenerNames = Field(
         (),
         description="Names of registered event listeners that see what is stored in conversations (docs/extending.md).",
     )
@@ -225,7 +212,7 @@ class Settings(BaseModel):
     monitoring_listener_class: OptionalName = Field(
         None, description="Dotted path of a `MonitoringListener` of your own, which counts what happens."
     )
-    agent_class: str = Field("CodeActAgent", description="Agent of a conversation whose user chose none.")
+    agent_class: AgentName = Field("CodeActAgent", description="Agent of a conversation whose user chose none.")
     max_iterations: int = Field(500, ge=1, description="Steps after which an agent stops and asks.")
     max_budget_per_task: float | None = Field(
         None, gt=0, description="US dollars after which an agent stops and asks; none by default."
@@ -235,7 +222,7 @@ class Settings(BaseModel):
         description="Whether actions wait for the user's approval: every one, or, for users who have chosen a"
         " `security_analyzer`, the risky ones.",
     )
-    security_analyzer: OptionalName = Field(
+    security_analyzer: AnalyzerName = Field(
         None,
         description="What judges the risk of actions where the user chose nothing: `llm` (the model's own word), "
         "`rules` (rules that read commands) or `rules+llm` (the greater risk of both). Without one, both judge, and "
@@ -286,7 +273,7 @@ class Settings(BaseModel):
         description="Whether agents are told the skills of the organisation whose repository they work in: those in its"
         " repository `.openhands` (GitLab, Azure DevOps: `openhands-config`), where their user chose nothing.",
     )
-    plugins: Words = Field(
+    plugins: PinnedPlugins = Field(
         (),
         description="Plugins for all users, each at a commit: `https://host/owner/name.git#<full hash>`, and behind it "
         "`:folder` where the plugin is a folder there (docs/extending.md).",
@@ -467,10 +454,10 @@ class Settings(BaseModel):
         '`github = "https://git.example.com"`; a table in the file, JSON in the variable. What a user stores with a '
         "token wins.",
     )
-    git_user_name: OptionalName = Field(
+    git_user_name: OptionalLine = Field(
         None, description="Name on the commits of agents whose user gave none; by default what the image has."
     )
-    git_user_email: OptionalName = Field(
+    git_user_email: OptionalLine = Field(
         None, description="Mail address on the commits of agents whose user gave none; by default what the image has."
     )
     git_clone_seconds: PositiveSeconds = Field(600, description="Bound on cloning a conversation's repository.")
@@ -607,39 +594,6 @@ class Settings(BaseModel):
             raise ValueError(f"{sandbox} sandboxes have no image to install in; leave it out, or have sandbox = docker")
         return value
 
-    @field_validator("security_analyzer")
-    @classmethod
-    def _analyzer_is_known(cls, value: str | None) -> str | None:
-        if value is not None and value not in list_analyzers():
-            raise ValueError(f"there is no analyzer {value!r}; {_meant(value, list_analyzers())}")
-        return value
-
-    @field_validator("git_user_name", "git_user_email")
-    @classmethod
-    def _is_one_line(cls, value: str | None) -> str | None:
-        return None if value is None else " ".join(value.split())
-
-    @field_validator("modules")
-    @classmethod
-    def _modules_are_imported(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        import_modules(value)
-        return value
-
-    @field_validator("event_listeners")
-    @classmethod
-    def _listeners_are_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if name not in EventListener.listeners:
-                raise ValueError(f"there is no event listener {name!r}; {_meant(name, EventListener.listeners)}")
-        return value
-
-    @field_validator("agent_class")
-    @classmethod
-    def _agent_is_known(cls, value: str) -> str:
-        if (problem := _agent_problem(value)) is not None:
-            raise ValueError(problem)
-        return value
-
     @field_validator("llm_profiles")
     @classmethod
     def _profiles_can_be_used(cls, value: dict[str, LLMProfile]) -> dict[str, LLMProfile]:
@@ -647,14 +601,6 @@ class Settings(BaseModel):
             problem = operators_problem(profile) or reference_problem(name, profile, value)
             if (problem := problem or router_problem(profile, value)) is not None:
                 raise wrong_at((name, *problem[0].split(".")), problem[1])
-        return value
-
-    @field_validator("llm_agents", "agent_configs")
-    @classmethod
-    def _agents_are_known(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for name in value:
-            if (problem := _agent_problem(name)) is not None:
-                raise wrong_at((name,), problem, name)
         return value
 
     @field_validator("llm_profile", "llm_purposes", "llm_agents")
@@ -669,13 +615,6 @@ class Settings(BaseModel):
         for key, name in named.items():
             if name is not None and name not in known:
                 raise wrong_at((key,) if key else (), missing_profile(name, known), name)
-        return value
-
-    @field_validator("plugins")
-    @classmethod
-    def _plugins_are_pinned(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for text in value:
-            PluginSource.pinned(text)
         return value
 
     _remarks: tuple[str, ...] = PrivateAttr(())

@@ -154,6 +154,7 @@ def _base_url(value: str | None) -> str | None:
 
 OptionalText = Annotated[str | None, BeforeValidator(none_if_blank)]
 OptionalName = Annotated[TrimmedText | None, BeforeValidator(none_if_blank)]
+OptionalLine = Annotated[OptionalName, AfterValidator(lambda text: None if text is None else " ".join(text.split()))]
 BaseUrl = Annotated[TrimmedText, AfterValidator(_base_url)]
 OptionalBaseUrl = Annotated[OptionalName, AfterValidator(_base_url)]
 FolderPath = Annotated[Path, AfterValidator(Path.expanduser)]
