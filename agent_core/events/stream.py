@@ -226,9 +226,10 @@ class EventStream:
         masked = [self._masked(event) for event in events]
         records = [NewEvent(event.kind, event.source, event.cause, event.timestamp, data) for event, data in masked]
         # Shielded: the store finishes what it began, so the readers must be told even if our caller has gone.
-        return await asyncio.shield(
-            asyncio.ensure_future(self._store_and_wake([event for event, _ in masked], records))
-        )
+        work = self._store_and_wake([event for event, _ in masked], records)
+        storing = asyncio.ensure_future(work)
+        storing.add_done_callback(_seen)
+        return await asyncio.shield(storing)
 
     async def _store_and_wake(self, events: list[AnyEvent], records: list[NewEvent]) -> list[AnyEvent]:
         try:
@@ -383,6 +384,11 @@ class EventStream:
         self.closed = True
         for subscription in self._subscriptions:
             subscription.wake()
+
+
+def _seen(storing: asyncio.Future[list[AnyEvent]]) -> None:
+    if not storing.cancelled():
+        storing.exception()  # whoever waits is told; who was cancelled has other things to do
 
 
 def _wake_all(subscriptions: Sequence[Subscription]) -> None:

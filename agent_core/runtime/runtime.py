@@ -57,6 +57,8 @@ USERS_WAIT_SECONDS = 0.5
 """How long what was begun last may run before a user's next action is begun beside it."""
 MAX_BESIDE = 64
 FIRST_STORE_RETRIES = (0.2, 1.0, 5.0, 15.0)
+STORE_AGAIN_SECONDS = 1.0
+"""The same while nothing can be stored, which may be over at any moment."""
 
 _ENDING = frozenset(
     {AgentState.STOPPED, AgentState.PAUSED, AgentState.FINISHED, AgentState.REJECTED, AgentState.AWAITING_USER_INPUT}
@@ -290,7 +292,7 @@ class Runtime:
                 return
             except EventStoreError as error:
                 # The result must not be lost (a full disk may get room again), and nothing else can go on without it.
-                delay = next(delays)
+                delay = STORE_AGAIN_SECONDS if error.code else next(delays)
                 if not error.code:  # else the store's owner tells all, once
                     key = self._actions.key(action)
                     logger.error("the answer to %s is not stored yet, next try in %s s: %s", key, delay, error)
@@ -308,8 +310,12 @@ class Runtime:
         except SandboxError as error:
             logger.debug("%s was not acknowledged: %s", self._actions.key(action), error)
 
-    async def interrupt(self, *, keeps_questions: bool = False) -> None:
-        """Stop what runs and answer all that wait; with `keeps_questions` not those that wait for the user."""
+    async def interrupt(self, *, keeps_questions: bool = False) -> bool:
+        """Stop what runs and answer all that wait; with `keeps_questions` not those that wait for the user.
+
+        False: answers of what ran are still to be stored.
+        """
+        late: set[asyncio.Task[None]] = set()
         waiting = [
             action
             for action in self._unanswered.values()
@@ -322,9 +328,10 @@ class Runtime:
                 task.cancel()
             await asyncio.wait(running)
             answering = [*self._beside.values(), *([self._worker] if self._worker is not None else [])]
-            await asyncio.wait(answering, timeout=STOP_SECONDS)  # unless the store keeps them
+            _, late = await asyncio.wait(answering, timeout=STOP_SECONDS)  # unless the store keeps them
         for action in waiting:
             await self._answer(action, interrupted(action, "Stopped by the user before it ran."))
+        return not late
 
     async def _abandon(self) -> None:
         """Let go of what runs: it goes on in the sandbox, and the next owner takes its result over."""

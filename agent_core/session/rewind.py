@@ -46,7 +46,7 @@ class Rewinder:
         self._prompt = prompt
         self._running = running
         self._loads = loads
-        self._interrupting: asyncio.Task[None] | None = None
+        self._interrupting: asyncio.Task[bool] | None = None
         self._branches = Branches()
         self.lock = asyncio.Lock()
 
@@ -89,14 +89,14 @@ class Rewinder:
         if self._interrupting is None or self._interrupting.done():
             self._interrupting = asyncio.create_task(agent.runtime.interrupt(), name="interrupt for a rewind")
         await asyncio.wait([self._interrupting], timeout=INTERRUPT_SECONDS)
-        if not self._interrupting.done():
+        # An answer that is stored later would be a second one to what is answered by going back.
+        if not (self._interrupting.done() and self._interrupting.result()):
             outage = self._stream.outage
             raise EventStoreError(
                 f"What the agent does could not be ended within {INTERRUPT_SECONDS:g} s, so it was not taken back"
                 + (f": {outage.error}" if outage is not None else ""),
                 code=outage.error.code if outage is not None else STORAGE_UNAVAILABLE,
             )
-        self._interrupting.result()
 
     def observe(self, event: AnyEvent) -> None:
         if event.id > self._branches.last_id:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from agent_core.errors import ClientToolError, NoSuchEventError, NotStuckError
+from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import EventStore
 from agent_core.llm.llm import LLM, CallContext
@@ -64,6 +64,8 @@ class LiveConversation(NamedTuple):
     runtime_warning: str = ""
     place: QueuePlace | None = None
     """Its place among those that wait for their turn."""
+    failure: DrydockError | None = None
+    """Why it could not be started."""
 
 
 @dataclass(frozen=True, slots=True)

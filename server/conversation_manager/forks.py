@@ -18,6 +18,7 @@ from agent_core.tools.context import SandboxAccess
 from server.conversation_manager.conversation_manager import ConversationManager, ConversationStatus
 from server.db.database import Database
 from server.db.repositories.conversations import ConversationRecord
+from server.errors import status_of
 from server.session.agents.agent_sessions import OWN_SERVERS, opened_servers, sealed_servers
 from server.session.agents.models import LLM_PROFILE
 from server.session.agents.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
@@ -121,18 +122,22 @@ async def sandbox_of(manager: ConversationManager, conversation_id: str) -> Sand
     if (present := manager.sandbox(conversation_id)) is not None:
         return present
     await manager.maybe_start_agent_loop(conversation_id)
-    problem = f"did not come up within {START_SECONDS:g} s"
+    problem, code = f"did not come up within {START_SECONDS:g} s", ""
     with suppress(TimeoutError):
         async with asyncio.timeout(START_SECONDS):
             while (sandbox := manager.sandbox(conversation_id)) is None:
-                status = manager.live(conversation_id).status
-                if status is not ConversationStatus.STARTING:
-                    is_over = status is ConversationStatus.STOPPED
+                live = manager.live(conversation_id)
+                if live.status is not ConversationStatus.STARTING:
+                    is_over = live.status is ConversationStatus.STOPPED
                     problem = "was stopped meanwhile" if is_over else "could not be started; its log says why"
+                    if live.failure is not None and status_of(live.failure) != 500:
+                        problem, code = f"could not be started: {live.failure}", getattr(live.failure, "code", "")
                     break
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 return sandbox
     raise SandboxError(
-        f"The sandbox of conversation {conversation_id} {problem}.", fix="Fork it without its files, or try again."
+        f"The sandbox of conversation {conversation_id} {problem.removesuffix('.')}.",
+        code=code or "sandbox",
+        fix="Fork it without its files, or try again.",
     )

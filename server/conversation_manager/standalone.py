@@ -282,6 +282,10 @@ class StandaloneConversationManager(ConversationManager):
                 # Its files last: what cannot be deleted keeps them, and those of what is gone are looked for.
                 await self.parts.sandboxes.destroy(latest or record)
                 return deleted
+            except EventStoreError:
+                # It is there still: what was at work, and could not even be noted as stopped, is not left alone.
+                self._own(partial(self._resume, conversation_id), name=f"resume:{conversation_id}")
+                raise
             finally:
                 if self._sessions.get(conversation_id) is session:
                     del self._sessions[conversation_id]
@@ -321,7 +325,8 @@ class StandaloneConversationManager(ConversationManager):
             status = ConversationStatus.STARTING if coming else ConversationStatus.STOPPED
             return LiveConversation(status, num_connections=connections, place=place)
         status = ConversationStatus.RUNNING if session.is_ready else ConversationStatus.STARTING
-        return LiveConversation(status, session.runtime_status, connections, session.runtime_warning, place)
+        warning, failure = session.runtime_warning, session.failure if session.start_failed else None
+        return LiveConversation(status, session.runtime_status, connections, warning, place, failure)
 
     def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         session = self._sessions.get(conversation_id)
@@ -523,6 +528,19 @@ class StandaloneConversationManager(ConversationManager):
             await asyncio.gather(*map(self._start_one_again, chosen))
             if chosen & self._to_start:
                 await asyncio.sleep(START_AGAIN_SECONDS)
+
+    async def _resume(self, conversation_id: str) -> None:
+        """Take it up if its agent was at work."""
+        while conversation_id not in self._unwanted:
+            try:
+                record = await self._conversations.get(conversation_id)
+                if record is not None and record.agent_state in BUSY_STATES:
+                    await self._take_up(conversation_id)
+                return
+            except EventStoreError as error:
+                if not error.code:
+                    return
+            await asyncio.sleep(START_AGAIN_SECONDS)
 
     async def _start_one_again(self, conversation_id: str) -> None:
         try:

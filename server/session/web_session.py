@@ -87,6 +87,7 @@ class WebSession:
         self.users = 0
         self.user_id: str | None = None
         self.farewell: StatusNotice | None = None
+        self.failure: DrydockError | None = None
         self.last_activity = time.monotonic()
         self._owner = owner
         self._agents = agents
@@ -506,6 +507,7 @@ class WebSession:
                 code = trouble_of(error.code) if isinstance(error, SandboxError) else None
                 text = f"could not be started: {error}"
                 self._metrics.trouble(code or Trouble.START_FAILED, text, self.conversation_id)
+            self.failure = error
             self._owner.start_failed(self, error)
         except Exception:
             # A bug; the clients were told the same way.

@@ -22,6 +22,7 @@ from typing import Any
 
 import httpx
 
+from agent_core.events.branches import active_branch
 from agent_core.events.llm_events import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import SEPARATOR
@@ -416,20 +417,23 @@ class Sweep:
         found, logs = [], dict[str, list[Any]]()
         query = "SELECT conversation_id, id, payload, blob FROM events ORDER BY conversation_id, id"
         for log, event_id, payload, blob in _rows(self.server.data_dir, query):
-            if blob is not None and not self.server.data_dir.joinpath("blobs", log, blob).exists():
+            kept = self.server.data_dir.joinpath("blobs", log, blob or "")
+            if blob is not None and not kept.exists():
                 found.append(f"event {event_id} of {log} has lost its payload")
-            logs.setdefault(log, []).append(None if payload is None else from_payload(payload, event_id))
+                continue
+            logs.setdefault(log, []).append(from_payload(payload if blob is None else kept.read_bytes(), event_id))
             if len(logs[log]) != event_id + 1:
                 found.append(f"log {log} has a gap")
         for log, events in logs.items():
-            answers = Counter(one.cause for one in events if isinstance(one, _ANSWERS) and one.cause is not None)
-            for one in events:
-                if (
-                    isinstance(one, ActionEvent)
-                    and answers[one.id] != 1
-                    and not (one.tool_name == "finish" and not answers[one.id])
-                ):
-                    found.append(f"log {log}: action {one.id} ({one.tool_name}) has {answers[one.id]} answers")  # noqa: PERF401
+            branch = active_branch(events)  # behind a rewind to between an action and its answer there is another one
+            answers = Counter(one.cause for one in branch if isinstance(one, _ANSWERS) and one.cause is not None)
+            found += [
+                f"log {log}: action {one.id} ({one.tool_name}) has {answers[one.id]} answers"
+                for one in branch
+                if isinstance(one, ActionEvent)
+                and answers[one.id] != 1
+                and not (one.tool_name == "finish" and not answers[one.id])
+            ]
         for conversation_id, sandbox in _rows(self.server.data_dir, "SELECT id, sandbox FROM conversations"):
             name = (json.loads(sandbox) or {}).get("name") if sandbox else None
             if name and not (self.server.data_dir / "sandboxes" / name / "workspace").is_dir():

@@ -173,3 +173,27 @@ async def test_an_agent_goes_on_when_its_controller_has_failed_and_begun_again(
     await until(lambda: not failures and stage.model.asking)
     stage.model.gate.open(REPLIES["finish"])
     await until(lambda: stage.session.agent_state is AgentState.FINISHED)
+
+
+async def test_nothing_is_taken_back_while_an_answer_is_still_to_be_stored(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be a second one: what is open where the conversation goes back to is answered by going back."""
+    monkeypatch.setattr("agent_core.runtime.runtime.STOP_SECONDS", 0.05)
+    monkeypatch.setattr("agent_core.runtime.runtime.STORE_AGAIN_SECONDS", 0.02)
+    await asked(stage)
+    stage.model.gate.open(REPLIES["one"])
+    await until(lambda: len(stage.shell))
+    action = stage.session.stream.last_id
+    disk = Disk(stage.store)
+    disk.refuses, disk.times = lambda event: event.kind in ("ObservationEvent", "AgentErrorEvent"), 10**9
+    stage.shell.open()
+    with pytest.raises(EventStoreError, match="not taken back") as caught:
+        await stage.session.rewinder.rewind(action)
+    assert caught.value.code == DISK_FULL
+    disk.times = 0
+    await until(lambda: stage.model.asking)
+    await stage.session.rewinder.rewind(stage.session.stream.last_id)
+    log = await stage.log()
+    answers = Counter(event.cause for event in log if isinstance(event, ObservationEvent | AgentErrorEvent))
+    assert answers == {action: 1}

@@ -273,6 +273,23 @@ async def test_what_cannot_be_started_is_tried_again_after_pauses_that_have_a_li
     await until(lambda: house.manager.live("a").runtime_status == "STATUS$READY")
 
 
+async def test_what_was_at_work_and_cannot_be_deleted_goes_on(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    await house.new("a")
+    await (await started(house, "a")).be(AgentState.RUNNING)
+    while await house.state_of("a") != "running":  # noqa: ASYNC110 - its recorder follows the log
+        await asyncio.sleep(0.01)
+    house.agents.cannot_store = True
+
+    async def delete(*_: object) -> bool:
+        raise EventStoreError("the disk is full", code=DISK_FULL)
+
+    monkeypatch.setattr(ConversationRepository, "delete", delete)
+    with pytest.raises(EventStoreError, match="full"):
+        await house.manager.delete("a")
+    await until(lambda: house.manager.live("a").runtime_status == "STATUS$READY")
+    assert len(house.agents.made) == 2
+
+
 async def test_a_broken_session_gives_way_to_another_one_with_the_next_message(house: House) -> None:
     await house.new("a")
     broken = await started(house, "a")
