@@ -15,7 +15,8 @@ WORKDIR /page
 COPY frontend_stub/package.json frontend_stub/package-lock.json frontend_stub/.npmrc ./
 RUN npm ci --no-audit --no-fund
 COPY frontend_stub/ ./
-RUN npm run build
+# Who clones or pulls with a strict umask has files that nobody else may read; the server is another user in its image.
+RUN npm run build && chmod -R a+rX dist
 
 # --- what the last two stages share ---
 FROM ${DEBIAN_IMAGE} AS base
@@ -40,7 +41,8 @@ COPY drydock_client drydock_client
 COPY server server
 COPY migrations migrations
 COPY runtime_images runtime_images
-RUN venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
+RUN chmod -R a+rX pyproject.toml agent_core drydock_client server migrations runtime_images \
+ && venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
       --no-deps --no-build-isolation --no-index --editable . \
  && venv/bin/python -m compileall -q agent_core server migrations runtime_images \
  && venv/bin/pip uninstall --yes --quiet setuptools pip \

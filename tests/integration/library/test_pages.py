@@ -194,7 +194,7 @@ def test_commands_are_there_with_their_options(block: Block, open_server: Runnin
     script = block.text.replace("\\\n", " ")
     for line in filter(None, map(str.strip, script.splitlines())):
         for part in re.split(r"&&|\|", line):
-            words = shlex.split(part, comments=True)
+            words = shlex.split(part.lstrip(" ("), comments=True)
             if words[0] == "curl":
                 url = open_server.process.url
                 command = [word.replace("http://127.0.0.1:3000", url) for word in words]
