@@ -34,7 +34,7 @@ from server.db.repositories.chat_turns import ChatTurn
 from server.db.repositories.conversations import ConversationRecord, id_problem
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NoUserMessageError
-from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, TurnRun, paced
+from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, ServerEndingError, TurnRun, paced
 from server.errors import RETRY_SECONDS, ConversationNotFoundError, ReplyError, problem_text, refusal_body, status_of
 from server.routes.conversations.new_conversation import NewConversation, begin_conversation
 from server.routes.replies import errors
@@ -133,7 +133,8 @@ class OpenAIRoute(JsonRoute):
             except ConversationNotFoundError as error:
                 return _refused(404, str(error))
             except ChatFailedError as error:
-                return _refused(500, str(error), code=AGENT_FAILED)
+                status = 503 if isinstance(error, ServerEndingError) else 500
+                return _refused(status, str(error), code=AGENT_FAILED)
             except DrydockError as error:
                 # What a sandbox has no room for is refused before anything has begun.
                 return _refused(status_of(error), str(error), may_repeat=isinstance(error, SandboxError))

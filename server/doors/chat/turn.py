@@ -39,6 +39,10 @@ class ChatFailedError(DrydockError):
     """The agent could not answer; the message is for the user."""
 
 
+class ServerEndingError(ChatFailedError):
+    """The server ends before the agent has answered; the agent is paused, and goes on when it is told to."""
+
+
 class Piece(NamedTuple):
     """A piece of an answer: of what the agent says, or of what it thinks and does on the way."""
 
@@ -175,7 +179,7 @@ class TurnRun:
 async def paced(
     pieces: AsyncGenerator[Piece, None], ending: asyncio.Event, silence_seconds: float
 ) -> AsyncGenerator[Piece | None, None]:
-    """The pieces, and None wherever nothing came for so long; `ChatFailedError`: the server is ending."""
+    """The pieces, and None wherever nothing came for so long; `ServerEndingError` ends them."""
 
     async def following() -> Piece | None:
         return await anext(pieces, None)
@@ -193,7 +197,7 @@ async def paced(
                         return
                     yield piece
                 elif over.done():
-                    raise ChatFailedError("the server is ending, and the agent is paused; go on when it is back")
+                    raise ServerEndingError("the server is ending, and the agent is paused; go on when it is back")
                 else:
                     yield None
         finally:

@@ -277,6 +277,9 @@ async def test_a_server_that_ends_says_so_and_leaves_the_agent_paused(door: Door
     with pytest.raises(openai.APIError, match="the server is ending") as caught:
         await ask()
     assert caught.value.code == "agent_failed"
+    assert isinstance(caught.value, openai.APIStatusError) is not stream  # a stream has begun, and has its status
+    if isinstance(caught.value, openai.APIStatusError):
+        assert (caught.value.status_code, caught.value.response.headers["x-should-retry"]) == (503, "false")
     page = await door.app.services.database.conversations.list_page(limit=1)
     await door.until(page.results[0].id, AgentState.PAUSED)
 
