@@ -39,6 +39,9 @@ _LARGE: Final = 1024 * 1024
 """Bytes of a body after which it is looked whether there is memory for more of it, and again after as many more."""
 
 _TOO_SLOW: Final = "The request did not come in time; send it again, over a faster connection or in smaller pieces."
+_ENDED: Final = (
+    "The server has ended before it could answer; when it is back, look whether this was done before you ask again."
+)
 _MAX_NAME: Final = 80
 logger = logging.getLogger(__name__)
 
@@ -157,6 +160,12 @@ class Gate:
             if started:
                 raise
             await JSONResponse(_body(error.detail), error.status_code, error.headers)(scope, receive, guarded_send)
+        except asyncio.CancelledError:
+            # So uvicorn breaks off, at its end, what is not answered in time; it would say that with a 500.
+            if not started:
+                body = _in_form_of(path, 503, _body(_ENDED))
+                await JSONResponse(body, 503, {"connection": "close"})(scope, receive, guarded_send)
+            raise
 
     def _refuse(
         self, scope: Scope, path: str, headers: Mapping[str, str]

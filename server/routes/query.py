@@ -6,10 +6,13 @@ others in a field ``next_page_id``. Without a ``limit`` there is one page.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Depends, Query, Request, Response
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from server.db.errors import InvalidPageError
 from server.db.page_ids import page_id as make_page_id
@@ -26,6 +29,27 @@ FilePath = Annotated[
 PageId = Annotated[str | None, Query(max_length=2000, description="`next_page_id` of the page before.")]
 RepositoryQuery = Annotated[str | None, Query(max_length=500, description="Only those of this repository.")]
 EventId = Annotated[int, Query(ge=-_EXACT, le=_EXACT)]
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+def _iso(value: object) -> object:
+    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
+        raise ValueError("send a time as ISO 8601 has it, such as 2026-11-01T10:00:00Z")
+    return value
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("send a time that UTC has in the years 1 to 9999, too") from None
+
+
+Moment = Annotated[datetime, BeforeValidator(_iso), AfterValidator(_in_utc), Field(strict=False)]
+"""A time in UTC, given as ISO 8601 has it; without a zone it is one."""
 
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ from tests.integration.server.conftest import comparable
 
 END_SECONDS = 15.0
 _ANSWERS = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
-_KEPT_FILES = {"drydock.db", "secret.key", "token", "instance-id", "instance.lock"}
+_KEPT_FILES = {"drydock.db", "secret.key", "token", "instance-id", "instance.lock", "last-seen.json"}
 _OF_CONVERSATIONS = ("events", "webhook_positions", "chat_turns", "feedback")
 
 

@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from anyio import CancelScope
@@ -46,7 +46,7 @@ from server.auth.identity import Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.dependencies import IdempotencyKey, IdentityDependency, OwnConversation, Services, ServicesDependency
 from server.errors import INTERNAL, ConversationNotFoundError, ReplyError, SessionError, status_of
-from server.routes.query import EventId
+from server.routes.query import EventId, Moment
 from server.routes.replies import errors, plain_error
 from server.routes.route_classes import make_router
 from server.session.images import ImagesRefusedError
@@ -122,7 +122,7 @@ async def follow_log(
     services: ServicesDependency,
     identity: IdentityDependency,
     after: EventId = -1,
-    seen_at: datetime | None = None,
+    seen_at: Moment | None = None,
 ) -> Response:
     """The events behind `after`, then each as it comes, with the model's text and calls for clients in between.
 
@@ -190,7 +190,7 @@ async def _is_of(stream: EventStream, event_id: int, timestamp: datetime | None)
     if timestamp is None or event_id < 0:
         return True
     page = await stream.page_before(before=event_id + 1, limit=1)
-    return bool(page) and page[0].timestamp == (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC))
+    return bool(page) and page[0].timestamp == timestamp
 
 
 def _shown(item: AnyEvent | Transient) -> bytes:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from starlette.responses import Response
 
 from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
@@ -17,7 +16,7 @@ from agent_core.events.store import EventStore
 from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
 from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError, status_of
 from server.http.files import StreamReply
-from server.routes.query import EventId, PageId
+from server.routes.query import EventId, Moment, PageId
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
 from server.session.images import ImagesRefusedError
@@ -75,26 +74,6 @@ def event_schema() -> dict[str, Any]:
 
 
 ClientEvent = Annotated[Any, Body(), WithJsonSchema(event_schema())]
-
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-
-
-def _iso(value: object) -> object:
-    if value is not None and not (isinstance(value, str) and _DATE.match(value)):
-        raise ValueError("send a time as ISO 8601 has it, such as 2026-11-01T10:00:00Z")
-    return value
-
-
-def _in_utc(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("send a time that UTC has in the years 1 to 9999, too") from None
-
-
-Moment = Annotated[datetime, BeforeValidator(_iso), AfterValidator(_in_utc), Field(strict=False)]
 
 
 class EventFilter(BaseModel, extra="forbid", strict=True):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -206,3 +207,42 @@ async def test_frames_may_show_previews_only() -> None:
         "/", headers={"host": "drydock.example"}, settings=Settings(allowed_hosts=("drydock.example",))
     )
     assert elsewhere.headers["content-security-policy"].endswith("frame-src 'self'")
+
+
+@pytest.mark.parametrize("path", ["/api/conversations", "/v1/chat/completions"])
+async def test_what_the_end_of_the_server_breaks_off_is_no_fault(path: str) -> None:
+    settings, begun, sent = Settings(), asyncio.Event(), list[Message]()
+
+    async def never(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "headers": [(b"host", b"localhost:3000")],
+        "client": ("127.0.0.1", 5),
+    }
+    gate = Gate(
+        never,
+        settings=settings,
+        authenticator=OneTokenAuthenticator(None),
+        origins=OriginPolicy.from_settings(settings),
+    )
+    asking = asyncio.create_task(gate(scope, receive, send))
+    async with asyncio.timeout(5):
+        await begun.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    answer = Answer(sent)
+    assert answer.status == 503
+    assert "look whether this was done" in answer.body.decode()
+    assert "detail" in answer.json() or answer.json()["error"]["type"] == "server_error"
