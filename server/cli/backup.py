@@ -27,6 +27,8 @@ STANDARD: Final = Path("-")
 
 INCOMPLETE: Final = 1
 """Exit status of a backup that was made, but for workspaces that could not be read."""
+UNFINISHED: Final = "drydock-backup"
+"""The temporary files beside a backup that is being made, whatever its own name: the next one there sweeps them."""
 _NAMED: Final = 20
 """Conversations of which each has a line of its own."""
 
@@ -160,8 +162,8 @@ def _write(made: Backup, file: Path, data_dir: Path, *, replace: bool) -> Backup
     if file.exists() and not replace:
         raise BackupError(f"{file} exists; name another file, or have it replaced with --force")
     with ExitStack() as stack:
-        path, target = stack.enter_context(temporary_file(file.parent, file.name))
-        copy, _ = stack.enter_context(temporary_file(file.parent, file.name, ".db"))
+        path, target = stack.enter_context(temporary_file(file.parent, UNFINISHED))
+        copy, _ = stack.enter_context(temporary_file(file.parent, UNFINISHED, ".db"))
         done = made.write(target, copy)
         target.flush()
         os.fsync(target.fileno())
@@ -192,12 +194,12 @@ def _note(data_dir: Path, file: Path, size: int) -> None:
     """Note for `drydock doctor` when the last backup was made."""
     note = {"made_at": datetime.now(UTC).isoformat(), "file": _named(file), "bytes": size}
     path = data_dir / LAST_BACKUP
-    temporary = path.with_name(f".{path.name}")
     try:
-        temporary.write_text(json.dumps(note), "utf-8")
-        give_to_owner(temporary, data_dir)
-        temporary.chmod(0o600)
-        temporary.replace(path)
+        with temporary_file(data_dir, LAST_BACKUP) as (temporary, content):
+            content.write(json.dumps(note).encode())
+            content.flush()
+            give_to_owner(temporary, data_dir)
+            temporary.replace(path)
     except OSError as error:
         say(f"when this backup was made could not be noted in {path}: {error.strerror or error}")
 

@@ -30,6 +30,9 @@ BEGINNING = 64 * 1024
 CALL_SECONDS = 300.0
 """A recording may be large."""
 
+_UNFINISHED = "drydock-export"
+"""The temporary file beside an export that is being made: the next one there sweeps it, whatever its own name."""
+
 
 def import_recording(
     url: str | None,
@@ -106,7 +109,7 @@ def export_whole(
             return 0
         if os.path.lexists(file):
             raise FileExistsError
-        with temporary_file(file.parent, file.name) as (path, target):
+        with temporary_file(file.parent, _UNFINISHED) as (path, target):
             beginning = _answer(client, _write(client.export(conversation_id), target))
             os.fsync(target.fileno())
             if os.path.lexists(file):  # made meanwhile

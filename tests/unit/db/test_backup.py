@@ -458,6 +458,22 @@ def test_a_backup_that_is_broken_off_leaves_nothing(
         assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
 
 
+def test_what_a_killed_backup_has_left_goes_with_the_next_one_of_another_name(whole: Path, tmp_path: Path) -> None:
+    """Names with the time in them, as of ``--keep``, never come again."""
+    restored(whole, tmp_path / "data")
+    out = tmp_path / "out"
+    out.mkdir()
+    fork = os.fork()
+    if fork == 0:
+        Backup.write = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment, method-assign]
+        main(["backup", f"{out}/first", "--data-dir", f"{tmp_path}/data"])
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]) == -signal.SIGKILL
+    assert len(list(out.iterdir())) == 2
+    assert main(["backup", str(out), "--keep", "2", "--data-dir", f"{tmp_path}/data"]) == 0
+    assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
+
+
 @pytest.fixture
 def file_limit() -> Iterator[Callable[[int], None]]:
     """Lets no file of this process become larger: the system refuses to write on, as it does on a full disk."""
