@@ -20,9 +20,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from agent_core.errors import DrydockError
 from agent_core.troubles import Trouble, coded
 from server.db.backup import COPY_NAME
-from server.db.data_folder import PLUGIN_SCRATCH, UNPACKING
+from server.db.data_folder import LAST_BACKUP, PLUGIN_SCRATCH, UNPACKING
 from server.db.database import Database
-from server.db.tables import chat_turns, conversations, feedback, webhook_positions
+from server.db.tables import chat_turns, conversations, feedback, webhook_positions, webhooks
 from server.db.temporary_files import sweep
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def _remove_files(data_dir: Path, scratch: Path) -> int:
             with suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
                 removed += 1
-    removed += sweep(data_dir, COPY_NAME, ".db")
+    removed += sweep(data_dir, COPY_NAME, ".db") + sweep(data_dir, LAST_BACKUP)
     with os.scandir(scratch) as entries:
         old = [entry.path for entry in entries if entry.name.startswith(SCRATCH) and _is_left_by_one_of_ours(entry)]
     for folder in old[:MOST]:  # perhaps of another server: nothing that this one has to tell of
@@ -89,9 +89,10 @@ def _is_left_by_one_of_ours(entry: os.DirEntry[str]) -> bool:
 
 
 async def _remove_rows(connection: AsyncConnection) -> int:
-    """Those about conversations that were deleted while they were written."""
+    """Those about conversations that were deleted while they were written, or by a release that left webhooks there."""
     removed = 0
-    for table in (chat_turns, feedback, webhook_positions):
-        of_nobody = table.c.conversation_id.not_in(select(conversations.c.id))
+    for table in (chat_turns, feedback, webhook_positions, webhooks):
+        log = table.c.conversation_id
+        of_nobody = log.is_not(None) & log.not_in(select(conversations.c.id))
         removed += (await connection.execute(delete(table).where(of_nobody))).rowcount
     return removed

@@ -32,6 +32,7 @@ from server.db.tables import (
     idempotency_keys,
     read_moment,
     webhook_positions,
+    webhooks,
 )
 from server.db.writer import TableRepository, Writer
 
@@ -121,10 +122,15 @@ class ConversationRepository(TableRepository):
         self._touches = touches
         self._damaged: dict[str, str] = {}
         self._watcher: Callable[[], None] | None = None
+        self._watcher_of_deletions: Callable[[str], None] | None = None
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Have `watcher`, the only one, told of each conversation that is created; it must not block."""
         self._watcher = watcher
+
+    def watch_deletions(self, watcher: Callable[[str], None] | None) -> None:
+        """Have `watcher`, the only one, told the id of each conversation that was deleted; it must not block."""
+        self._watcher_of_deletions = watcher
 
     async def create(self, record: ConversationRecord) -> ConversationRecord:
         """Keep it durably; `ConversationExistsError` where there is one with this id."""
@@ -252,7 +258,7 @@ class ConversationRepository(TableRepository):
 
         async def apply(connection: AsyncConnection) -> tuple[bool, list[str]]:
             logs = await event_rows.delete_log(connection, conversation_id)
-            for table in (chat_turns, feedback, webhook_positions):
+            for table in (chat_turns, feedback, webhook_positions, webhooks):
                 await connection.execute(delete(table).where(table.c.conversation_id == conversation_id))
             sent = idempotency_keys.c.scope == sending_scope(conversation_id)
             await connection.execute(delete(idempotency_keys).where(sent))
@@ -260,6 +266,8 @@ class ConversationRepository(TableRepository):
             return deleted.rowcount > 0, logs
 
         existed, logs = await self._writer.change(apply, log=conversation_id)
+        if self._watcher_of_deletions is not None:
+            self._watcher_of_deletions(conversation_id)
         for log in logs:
             await drop_blobs(self._blobs, log)
         return existed

@@ -37,11 +37,13 @@ class Webhooks:
         for webhook in await self._database.webhooks.all():
             self._start(webhook)
         self._database.events.watch(self._note)
+        self._database.conversations.watch_deletions(self._forget)
         self._router = asyncio.create_task(self._route(), name="webhook-router")
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self._database.events.watch(None)
+        self._database.conversations.watch_deletions(None)
         tasks = [task for _, task in self._deliveries.values() if task is not None]
         tasks += [self._router] if self._router is not None else []
         self._deliveries = {}
@@ -63,8 +65,8 @@ class Webhooks:
             await self._database.webhooks.create(webhook)
             self._start(webhook)
 
-    async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> StoredWebhook:
-        """Change one that there is; one that is made active goes on where it was."""
+    async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> StoredWebhook | None:
+        """Change one; one that is made active goes on where it was. None: it has been deleted meanwhile."""
         async with self._changing:
             await self._stop(webhook_id)
             try:
@@ -89,10 +91,21 @@ class Webhooks:
             finally:
                 await self._begin_again(webhook_id)
 
-    async def _begin_again(self, webhook_id: str) -> StoredWebhook:
-        stored = {one.id: one for one in await self._database.webhooks.all()}
-        self._start(stored[webhook_id])
-        return stored[webhook_id]
+    async def _begin_again(self, webhook_id: str) -> StoredWebhook | None:
+        stored = next((one for one in await self._database.webhooks.all() if one.id == webhook_id), None)
+        if stored is None:
+            self._deliveries.pop(webhook_id, None)
+        else:
+            self._start(stored)
+        return stored
+
+    def _forget(self, conversation_id: str) -> None:
+        """A webhook for this conversation alone has gone with it."""
+        for webhook_id, (delivery, task) in list(self._deliveries.items()):
+            if delivery.webhook.conversation_id == conversation_id:
+                del self._deliveries[webhook_id]
+                if task is not None:
+                    task.cancel()
 
     def _start(self, webhook: StoredWebhook) -> None:
         delivery = WebhookDelivery(
@@ -102,7 +115,7 @@ class Webhooks:
         self._deliveries[webhook.id] = (delivery, task)
 
     async def _stop(self, webhook_id: str) -> None:
-        _, task = self._deliveries[webhook_id]
+        _, task = self._deliveries.get(webhook_id, (None, None))
         if task is not None:
             task.cancel()
             await asyncio.wait([task])

@@ -128,8 +128,12 @@ class WebhookList(BaseModel):
 async def _own_webhook(request: Request, webhook_id: str) -> StoredWebhook:
     webhook = services_of(request).webhooks.get(identity_of(request).user_id, webhook_id)
     if webhook is None:
-        raise HTTPException(404, f"There is no webhook {webhook_id[:64]!r}")
+        raise _not_found(webhook_id)
     return webhook
+
+
+def _not_found(webhook_id: str) -> HTTPException:
+    return HTTPException(404, f"There is no webhook {webhook_id[:64]!r}")
 
 
 OwnWebhook = Annotated[StoredWebhook, Depends(_own_webhook)]
@@ -181,7 +185,10 @@ async def change_webhook(webhook: OwnWebhook, services: ServicesDependency, body
     changes = cast(WebhookChanges, values)
     if body.active or body.url is not None:
         changes |= {"failing_since": None, "problem": ""}
-    return _info(await services.webhooks.update(webhook.id, **changes) if changes else webhook)
+    changed = await services.webhooks.update(webhook.id, **changes) if changes else webhook
+    if changed is None:
+        raise _not_found(webhook.id)
+    return _info(changed)
 
 
 @router.delete("/{webhook_id}", status_code=204)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,13 @@ async def test_one_is_made_shown_changed_and_deleted_and_its_secret_is_shown_onc
     assert (await server.client.delete(path)).status_code == 204
     assert (await server.get(path)).status_code == 404
     assert (await server.client.delete(path)).status_code == 404
+
+
+async def test_what_is_asked_of_one_that_goes_at_this_moment_is_refused_in_words(server: Server) -> None:
+    path = f"/api/webhooks/{(await server.post('/api/webhooks', json={'url': URL})).json()['id']}"
+    changes = (server.client.patch(path, json={"active": active}) for active in (True, False, True))
+    answers = await asyncio.gather(*(server.client.delete(path) for _ in range(3)), *changes)
+    assert {one.status_code for one in answers} <= {204, 404}
 
 
 REFUSED: list[tuple[dict[str, Any], str, str]] = [

@@ -284,6 +284,16 @@ async def test_a_deleted_conversation_or_webhook_leaves_nothing_behind(tmp_path:
         assert webhooks.of_user("") == await database.webhooks.all() == []
 
 
+async def test_a_webhook_for_one_conversation_goes_with_it(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        await conversation(database, "one")
+        await hook(webhooks, receiver)
+        await webhooks.create(replace(webhooks.of_user("")[0], id="own", conversation_id="one"))
+        await database.conversations.delete("one")
+        assert [one.id for one in webhooks.of_user("")] == [one.id for one in await database.webhooks.all()] == ["wh"]
+        assert await webhooks.update("own", active=True) is None  # asked for before, and carried out behind it
+
+
 async def test_what_was_deleted_before_it_could_be_told_is_not_told(tmp_path: Path, receiver: Receiver) -> None:
     async with sending(tmp_path) as (database, webhooks):
         receiver.answer = lambda number: Response(status_code=500)

@@ -8,12 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import insert
 
 from agent_core.events.event import utc_now
 from server.db.database import open_database
 from server.db.leftovers import OLD_SECONDS, remove_leftovers
 from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.webhooks import StoredWebhook
 from server.db.tables import chat_turns, webhook_positions
 
 
@@ -37,6 +39,7 @@ async def test_half_files_old_scratch_and_rows_of_nobody_go_and_all_else_stays(
         made(data / ".probe-0123456789abcdef"),
         made(data / ".secret.key.0123456789abcdef"),
         made(data / ".plugin-0123abcd"),
+        made(data / ".last-backup.json.0123abcd"),
         made(sandbox / "process.json.new"),
         made(scratch / "drydock-compiled-abc", OLD_SECONDS + 60),
         made(scratch / "drydock-check-abc", OLD_SECONDS + 60),
@@ -53,6 +56,14 @@ async def test_half_files_old_scratch_and_rows_of_nobody_go_and_all_else_stays(
     held = os.open(scratch / "drydock-check-held", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_SH)  # as its owner does, until it ends
     async with open_database(data) as database:
+        for name, log in (("for all", None), ("for one", "deleted")):
+            about = StoredWebhook(id=name, user_id="me", url="http://x", secret=SecretStr("s"), conversation_id=log)
+            await database.webhooks.create(about)
+        await remove_leftovers(database)  # where there is no conversation at all
+        assert [one.id for one in await database.webhooks.all()] == ["for all"]
+        caplog.clear()
+        for path in gone:
+            made(path, OLD_SECONDS + 60)
         await database.conversations.create(ConversationRecord(id="here", user_id="me", created_at=utc_now()))
         for name in ("here", "deleted"):
             await database.writer.execute(
@@ -71,5 +82,5 @@ async def test_half_files_old_scratch_and_rows_of_nobody_go_and_all_else_stays(
     assert not [path for path in gone if path.exists()]
     assert not [path for path in stays if not path.exists()]
     assert [record.getMessage() for record in caplog.records if record.name == "server.db.leftovers"] == [
-        "removed what killed processes have left: 4 files and folders, 2 rows"
+        "removed what killed processes have left: 5 files and folders, 2 rows"
     ]
