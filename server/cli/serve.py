@@ -99,6 +99,8 @@ def serve(settings: Settings, out: TextIO) -> int:
     # uvicorn raises the signal that ended it once more when it is done; to have ended as told is no failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # its terminal is closed; under nohup that is ignored
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         server.run(sockets=[listener])
     except SystemExit:

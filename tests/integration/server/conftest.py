@@ -118,6 +118,10 @@ class ServerProcess:
         """End it as Ctrl-C does; returns its exit status."""
         return await self._end(signal.SIGINT)
 
+    async def hang_up(self) -> int:
+        """End it as a terminal does that is closed; returns its exit status."""
+        return await self._end(signal.SIGHUP)
+
     async def _end(self, number: signal.Signals) -> int:
         assert self._process is not None
         if self._process.returncode is None:

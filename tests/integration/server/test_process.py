@@ -204,7 +204,7 @@ async def test_ending_it_suspends_conversations_and_the_next_start_shows_them(ma
     async with following(server, conversation_id) as follower:
         await follower.run("echo before")
         await follower.until(lambda: follower.count(observation="run") == 1)
-        assert await server.stop() == 0
+        assert await server.hang_up() == 0
         await server.start()
         await follower.connect()
         await follower.run("echo after")
