@@ -210,6 +210,11 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         Trouble.SLOW_CLIENT: Row(
             "a client took nothing for a minute, and is cut (level info)", "it connects again and misses nothing", "it"
         ),
+        Trouble.UNFINISHED: Row(
+            "heads and messages whose ends do not come are more than 256 MiB, and one more is refused",
+            "503 with `Retry-After`; who has a WebSocket is cut, connects again and misses nothing",
+            "who are these clients?",
+        ),
         Trouble.WRONG_CLIENT: Row(
             "a client sent what is no packet, or much before it had joined, and is cut (level info)",
             "it is cut",

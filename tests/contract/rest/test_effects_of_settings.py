@@ -25,7 +25,7 @@ from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeProvide
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish, say
 from server.app import create_app
-from server.cli.serve import configure_logging
+from server.cli.process_log import configure_logging
 from server.db.database import open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics

@@ -13,7 +13,7 @@ from agent_core.errors import SandboxError
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeBehaviour, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, say
-from server.cli.serve import TextFormatter
+from server.cli.process_log import TextFormatter
 from server.db.repositories.user_settings import StoredSettings
 from server.errors import INTERNAL
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
