@@ -15,7 +15,6 @@ from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
 
 from server.http.turnstile import Turnstile
 from server.http.unfinished import TOO_MUCH, Unfinished
@@ -334,7 +333,7 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def handle_events(self) -> None:
         self._credit -= len(self.conn.events)
-        came = sum(len(event.data) for event in self.conn.events if isinstance(event, Frame))
+        came = sum(len(getattr(event, "data", b"")) for event in self.conn.events)  # a request has none
         super().handle_events()
         self._in_frames = self._in_frames + came if self.frames else 0
 
