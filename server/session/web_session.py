@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from agent_core.controller.state import INTERRUPTING
 from agent_core.errors import DrydockError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ConversationError
+from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import DISK_RESERVE, STORAGE, TOO_MANY_CONVERSATIONS, StatusNotice
+from agent_core.events.transient import DISK_RESERVE, STARTING, STORAGE, StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
@@ -37,10 +38,13 @@ from server.session.listening import Listeners
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.run_queue import QueuePlace, RunQueue, Ticket
 from server.session.serial_executor import SerialExecutor
+from server.session.unloaded_log import UnloadedLog
 
 logger = logging.getLogger(__name__)
 
-_AT_WORK = frozenset(state.value for state in BUSY_STATES - {AgentState.LOADING})
+_BUSY = frozenset(state.value for state in BUSY_STATES)
+_AT_WORK = _BUSY - {AgentState.LOADING.value}
+TAKEN_UP_SOON = StatusNotice(STARTING, "It was at work when the server ended, and is taken up in a moment.")
 _WORK_WISHED = frozenset({AgentState.RUNNING, AgentState.USER_CONFIRMED})
 READER_SECONDS = 5.0
 READY_SECONDS = 10.0
@@ -69,7 +73,7 @@ class WebSession:
 
     `user_id` says whose it is, from its first loading on; `farewell` is what its clients are told once it ended.
     `load` and `unload` may be called by anyone at any time, and take effect one after the other. A session that `end`ed
-    is loaded no more.
+    is loaded no more. Of one that was at work and is taken up later, those who `look` at it have the log alone.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class WebSession:
         owner: SessionOwner,
         agents: AgentFactory,
         conversations: ConversationRepository,
+        events: EventStore,
         listeners: Listeners,
         metrics: ServerMetrics,
     ) -> None:
@@ -95,6 +100,7 @@ class WebSession:
         self._listeners = listeners
         self._metrics = metrics
         self._loaded: _Loaded | None = None
+        self._unloaded_log = UnloadedLog(conversation_id, events, self._tell)
         self._loading = False
         self._was_calmed = False
         self._ended = False
@@ -107,6 +113,10 @@ class WebSession:
     @property
     def _agent(self) -> LoadedAgent | None:
         return self._loaded.agent if self._loaded is not None else None
+
+    @property
+    def _stream(self) -> EventStream | None:
+        return self._agent.stream if self._agent is not None else self._unloaded_log.stream
 
     @property
     def is_loaded(self) -> bool:
@@ -196,32 +206,39 @@ class WebSession:
     def tell_turn(self, turn: QueuePlace | None) -> None:
         """Tell its clients its place in the queue; None: its turn has come."""
         if (agent := self._agent) is None:
-            return
-        if turn is not None:
-            # The protocol's own id is an error's, which is what its clients show.
-            is_known = turn.status == TOO_MANY_CONVERSATIONS
-            agent.stream.publish(StatusNotice(turn.status, turn.text, "error" if is_known else "info"))
+            self._unloaded_log.tell(self._why_it_waits())
+        elif turn is not None:
+            agent.stream.publish(turn.notice)
         elif agent.is_ready:  # otherwise what its start has to say follows
             agent.stream.publish(StatusNotice(agent.runtime_status, ""))
 
     def tell_storage(self, health: StorageHealth) -> None:
         """Tell its clients that nothing can be stored, or that it can again."""
-        if (agent := self._agent) is None:
+        if (stream := self._stream) is None:
             return
         if health.problem:
-            agent.stream.publish(StatusNotice(STORAGE, health.sentence, "error"))
+            stream.publish(StatusNotice(STORAGE, health.sentence, "error"))
+        elif (agent := self._agent) is not None:
+            stream.publish(StatusNotice(agent.runtime_status, "The server stores again what is said and done."))
         else:
-            agent.stream.publish(StatusNotice(agent.runtime_status, "The server stores again what is said and done."))
+            stream.publish(self._why_it_waits())
+
+    def _why_it_waits(self) -> StatusNotice:
+        """What who looks at it is told while it is not loaded."""
+        if self._owner.guard.is_held(self.conversation_id):
+            return StatusNotice(HELD_BACK, SENTENCE)
+        place = self._owner.queue.place(self.conversation_id)
+        return TAKEN_UP_SOON if place is None else place.notice
 
     # --- clients ---
 
     async def next_stream(self, previous: EventStream | None) -> EventStream | None:
         while not self._ended:
-            agent = self._agent
-            if agent is not None and agent.stream is not previous and not agent.stream.closed:
-                return agent.stream
+            stream = self._stream
+            if stream is not None and stream is not previous and not stream.closed:
+                return stream
             if previous is None:
-                await self.load()
+                await self.look()
             else:
                 await self._changed.wait()
         return None
@@ -232,6 +249,10 @@ class WebSession:
         Raises `ConversationNotFoundError`, `ImagesRefusedError` or another `DrydockError`; nothing is stored then.
         """
         self._active()
+        if isinstance(event, ChangeAgentState) and event.agent_state in INTERRUPTING:
+            await self._judge()
+            if (stored := await self._executor.run(self._put_down(event))) is not None:
+                return stored
         if self.start_failed and (begins_work(event) or not isinstance(event, ChangeAgentState)):
             await self.unload(stopped=False)
         try:
@@ -278,19 +299,26 @@ class WebSession:
             self._was_calmed = True
             await loaded.agent.stream.add_event(AgentStateChanged(agent_state=state))
 
-    async def write_down(self, events: Sequence[AnyEvent], store: EventStore) -> None:
-        """Add these to its log, which need not be loaded for that."""
-        await self._executor.run(self._write_down(events, store))
+    async def _put_down(self, event: ChangeAgentState) -> AnyEvent | None:
+        """Halt what is to be taken up later, so that it is not; None where there is no such thing."""
+        record = await self._conversations.get(self.conversation_id)
+        if record is None or not self._is_put_off(record):
+            return None
+        state = event.agent_state
+        now = {"source": "user", "timestamp": utc_now()}
+        stored, _ = await self._unloaded_log.add([event.model_copy(update=now), AgentStateChanged(agent_state=state)])
+        await self._conversations.update(self.conversation_id, agent_state=state.value)
+        self._owner.queue.forget(self.conversation_id)
+        await self._owner.guard.came_to_rest(self.conversation_id)
+        return stored
 
-    async def _write_down(self, events: Sequence[AnyEvent], store: EventStore) -> None:
-        if self._agent is not None:
-            await self._agent.stream.add_events(events)
-            return
-        stream = await EventStream.open(self.conversation_id, store)
-        try:
-            await stream.add_events(events)
-        finally:
-            stream.close()
+    async def write_down(self, events: Sequence[AnyEvent]) -> None:
+        """Add these to its log, which need not be loaded for that."""
+        await self._executor.run(self._write_down(events))
+
+    async def _write_down(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        log = self._unloaded_log.add if self._agent is None else self._agent.stream.add_events
+        return await log(events)
 
     async def restart_if_failed(self) -> None:
         """Load it; where sandbox or agent could not be started, try that again."""
@@ -382,6 +410,39 @@ class WebSession:
             return self._agent
         return await self._executor.run(self._load(to_work=to_work))
 
+    async def look(self) -> None:
+        """Open the log for whoever follows it; with the rest, unless that is taken up later, by the guard or in turn.
+
+        Raises as `load` does.
+        """
+        if self._stream is None or self._executor.is_running:
+            await self._judge()
+            await self._executor.run(self._look())
+
+    async def _judge(self) -> None:
+        """Have the guard know what to think of it; not by the executor, which writes down what it has to say."""
+        if self._agent is None and (record := await self._conversations.get(self.conversation_id)) is not None:
+            await self._owner.guard.holds_back(record)
+
+    async def _look(self) -> None:
+        if self._stream is not None and not self._ended:
+            return
+        record = await self._conversations.get(self.conversation_id)
+        if record is None or self._ended:
+            raise ConversationNotFoundError(self.conversation_id)
+        if not self._is_put_off(record):
+            await self._load(to_work=False)
+            return
+        self.user_id = record.user_id
+        await self._unloaded_log.open(self._why_it_waits())
+
+    def _is_put_off(self, record: ConversationRecord) -> bool:
+        """Whether it was at work when the server ended, is not loaded, and is taken up without being asked to."""
+        if self._agent is not None or record.agent_state not in _BUSY:
+            return False
+        guard, queue = self._owner.guard, self._owner.queue
+        return guard.is_held(record.id) or not queue.is_open or queue.is_coming_up(record.id)
+
     async def until_ready(self) -> None:
         """Wait, within `READY_SECONDS`, until what is being started is ready, or has failed."""
         if self._loading:
@@ -437,8 +498,9 @@ class WebSession:
             ticket = self._owner.queue.ticket(self.conversation_id, record.user_id)
             try:
                 agent = await self._opened(record, ticket)
-            except BaseException:
+            except BaseException as error:
                 self._owner.queue.leave(ticket)
+                self._unloaded_log.tell(StatusNotice("STATUS$ERROR", str(error), "error", start_failed=True))
                 raise
         finally:
             self._loading = False
@@ -464,7 +526,7 @@ class WebSession:
             readers=[asyncio.create_task(recording, name="recorder"), *self._listeners.follow(agent.stream)],
             starting=asyncio.create_task(starting, name=f"start:{self.conversation_id}"),
         )
-        self._tell()
+        self._unloaded_log.close()
         return agent
 
     async def _opened(self, record: ConversationRecord, ticket: Ticket) -> LoadedAgent:
@@ -496,6 +558,7 @@ class WebSession:
                 number=record.waiting_number if worked else None,
             )
             await guard.admit(record)
+            await guard.begin(record.id)
             if isinstance(agent.sandbox, SandboxConnection):
                 agent.sandbox.on_running = partial(guard.found_running, record.id)
             began = time.monotonic()
@@ -520,6 +583,8 @@ class WebSession:
     async def _unload(self, *, stopped: bool, sandbox: AfterClose, notice: StatusNotice | None) -> None:
         loaded = self._loaded
         if loaded is None:
+            if self._ended:
+                self._unloaded_log.close()
             return
         agent = loaded.agent
         if notice is not None:

@@ -31,7 +31,7 @@ from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
 from server.session.crash_guard import CrashGuard
-from server.session.recovery import interrupted, resume_interrupted
+from server.session.recovery import Recovery, interrupted
 from server.session.run_queue import RunQueue
 from server.settings.settings import Settings
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
@@ -393,7 +393,7 @@ async def test_no_more_than_resume_concurrency_start_at_a_time(resume_concurrenc
             metrics=ServerMetrics(),
         )
         left = await interrupted(database.conversations)
-        await resume_interrupted(left, start, queue, guard, concurrency=resume_concurrency)
+        await Recovery(start, queue, guard, concurrency=resume_concurrency).resume_all(left)
     assert most == resume_concurrency
 
 
