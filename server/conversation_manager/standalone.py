@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from agent_core.errors import DISK_FULL, STORAGE_UNAVAILABLE, DrydockError, EventStoreError, SandboxError
 from agent_core.events.branches import Rewind
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.control import AgentState
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
@@ -254,11 +254,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _write_stopped(self, session: WebSession) -> None:
         try:
-            stopped = AgentState.STOPPED
-            await session.write_down(
-                [ChangeAgentState(agent_state=stopped, source="user"), AgentStateChanged(agent_state=stopped)]
-            )
-            await self._conversations.update(session.conversation_id, agent_state=stopped.value)
+            await session.halt(AgentState.STOPPED, STOPPED)
         except EventStoreError as error:
             problem = "Stopped, but that cannot be stored, so the server's next start would take it up; stop it again"
             raise EventStoreError(f"{problem}: {error}", code=error.code) from error

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from agent_core.controller.state import INTERRUPTING
 from agent_core.errors import DrydockError, SandboxError, StreamClosedError
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ConversationError
-from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import DISK_RESERVE, STARTING, STORAGE, StatusNotice
+from agent_core.events.transient import DISK_RESERVE, STORAGE, StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
@@ -42,9 +41,7 @@ from server.session.unloaded_log import UnloadedLog
 
 logger = logging.getLogger(__name__)
 
-_BUSY = frozenset(state.value for state in BUSY_STATES)
-_AT_WORK = _BUSY - {AgentState.LOADING.value}
-TAKEN_UP_SOON = StatusNotice(STARTING, "It was at work when the server ended, and is taken up in a moment.")
+_AT_WORK = frozenset(state.value for state in BUSY_STATES - {AgentState.LOADING})
 _WORK_WISHED = frozenset({AgentState.RUNNING, AgentState.USER_CONFIRMED})
 READER_SECONDS = 5.0
 READY_SECONDS = 10.0
@@ -100,7 +97,14 @@ class WebSession:
         self._listeners = listeners
         self._metrics = metrics
         self._loaded: _Loaded | None = None
-        self._unloaded_log = UnloadedLog(conversation_id, events, self._tell)
+        self._unloaded_log = UnloadedLog(
+            conversation_id,
+            store=events,
+            conversations=conversations,
+            guard=owner.guard,
+            queue=owner.queue,
+            changed=self._tell,
+        )
         self._loading = False
         self._was_calmed = False
         self._ended = False
@@ -206,7 +210,7 @@ class WebSession:
     def tell_turn(self, turn: QueuePlace | None) -> None:
         """Tell its clients its place in the queue; None: its turn has come."""
         if (agent := self._agent) is None:
-            self._unloaded_log.tell(self._why_it_waits())
+            self._unloaded_log.tell()
         elif turn is not None:
             agent.stream.publish(turn.notice)
         elif agent.is_ready:  # otherwise what its start has to say follows
@@ -221,14 +225,7 @@ class WebSession:
         elif (agent := self._agent) is not None:
             stream.publish(StatusNotice(agent.runtime_status, "The server stores again what is said and done."))
         else:
-            stream.publish(self._why_it_waits())
-
-    def _why_it_waits(self) -> StatusNotice:
-        """What who looks at it is told while it is not loaded."""
-        if self._owner.guard.is_held(self.conversation_id):
-            return StatusNotice(HELD_BACK, SENTENCE)
-        place = self._owner.queue.place(self.conversation_id)
-        return TAKEN_UP_SOON if place is None else place.notice
+            self._unloaded_log.tell()
 
     # --- clients ---
 
@@ -251,7 +248,7 @@ class WebSession:
         self._active()
         if isinstance(event, ChangeAgentState) and event.agent_state in INTERRUPTING:
             await self._judge()
-            if (stored := await self._executor.run(self._put_down(event))) is not None:
+            if (stored := await self._executor.run(self._halt(event))) is not None:
                 return stored
         if self.start_failed and (begins_work(event) or not isinstance(event, ChangeAgentState)):
             await self.unload(stopped=False)
@@ -299,18 +296,17 @@ class WebSession:
             self._was_calmed = True
             await loaded.agent.stream.add_event(AgentStateChanged(agent_state=state))
 
-    async def _put_down(self, event: ChangeAgentState) -> AnyEvent | None:
-        """Halt what is to be taken up later, so that it is not; None where there is no such thing."""
+    async def halt(self, state: AgentState, notice: StatusNotice) -> None:
+        """Write down that its user wants this state, if it is not loaded; `notice` is shown to the clients first."""
+        await self._executor.run(self._halt(ChangeAgentState(agent_state=state), notice))
+
+    async def _halt(self, event: ChangeAgentState, notice: StatusNotice | None = None) -> AnyEvent | None:
         record = await self._conversations.get(self.conversation_id)
-        if record is None or not self._is_put_off(record):
+        if record is None or self._agent is not None:
             return None
-        state = event.agent_state
-        now = {"source": "user", "timestamp": utc_now()}
-        stored, _ = await self._unloaded_log.add([event.model_copy(update=now), AgentStateChanged(agent_state=state)])
-        await self._conversations.update(self.conversation_id, agent_state=state.value)
-        self._owner.queue.forget(self.conversation_id)
-        await self._owner.guard.came_to_rest(self.conversation_id)
-        return stored
+        if notice is None and not self._unloaded_log.is_put_off(record):
+            return None
+        return await self._unloaded_log.halt(event, notice)
 
     async def write_down(self, events: Sequence[AnyEvent]) -> None:
         """Add these to its log, which need not be loaded for that."""
@@ -430,18 +426,11 @@ class WebSession:
         record = await self._conversations.get(self.conversation_id)
         if record is None or self._ended:
             raise ConversationNotFoundError(self.conversation_id)
-        if not self._is_put_off(record):
+        if self._unloaded_log.is_put_off(record):
+            self.user_id = record.user_id
+            await self._unloaded_log.open()
+        else:
             await self._load(to_work=False)
-            return
-        self.user_id = record.user_id
-        await self._unloaded_log.open(self._why_it_waits())
-
-    def _is_put_off(self, record: ConversationRecord) -> bool:
-        """Whether it was at work when the server ended, is not loaded, and is taken up without being asked to."""
-        if self._agent is not None or record.agent_state not in _BUSY:
-            return False
-        guard, queue = self._owner.guard, self._owner.queue
-        return guard.is_held(record.id) or not queue.is_open or queue.is_coming_up(record.id)
 
     async def until_ready(self) -> None:
         """Wait, within `READY_SECONDS`, until what is being started is ready, or has failed."""
@@ -500,7 +489,7 @@ class WebSession:
                 agent = await self._opened(record, ticket)
             except BaseException as error:
                 self._owner.queue.leave(ticket)
-                self._unloaded_log.tell(StatusNotice("STATUS$ERROR", str(error), "error", start_failed=True))
+                self._unloaded_log.tell_failure(error)
                 raise
         finally:
             self._loading = False

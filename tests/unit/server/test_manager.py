@@ -478,14 +478,10 @@ async def test_what_is_held_back_is_looked_at_and_halted_without_being_built(mak
         await house.manager.send("a", ChangeAgentState(agent_state=AgentState.PAUSED))
         assert await house.state_of("a") == "paused"
         assert log.closed
-        halted = await session.next_stream(log)
-        assert halted is not None
-        assert halted.last_id == log.last_id + 2
         assert not house.manager.guard.is_held("a")
         assert not house.agents.made
         await house.manager.send("a", ChangeAgentState(agent_state=AgentState.RUNNING))
-        assert halted.closed
-        assert await session.next_stream(halted) is house.agents.of("a")[0].stream
+        assert await session.next_stream(log) is house.agents.of("a")[0].stream
 
 
 async def test_what_waits_in_line_since_the_last_start_is_built_when_its_turn_comes(make_house: MakeHouse) -> None:
