@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from agent_core.controller.state import INTERRUPTING
 from agent_core.errors import DrydockError, SandboxError, StreamClosedError
@@ -22,7 +22,7 @@ from agent_core.runtime.channel.connection import ConversationSandbox, SandboxCo
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
-from agent_core.troubles import Trouble, coded, trouble_of
+from agent_core.troubles import Trouble, trouble_of
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.db.storage_health import StorageHealth
 from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
@@ -34,6 +34,7 @@ from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_too
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.images import check_images
 from server.session.listening import Listeners
+from server.session.loaded_conversation import LoadedConversation
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.run_queue import QueuePlace, RunQueue, Ticket
 from server.session.serial_executor import SerialExecutor
@@ -43,7 +44,6 @@ logger = logging.getLogger(__name__)
 
 _AT_WORK = frozenset(state.value for state in BUSY_STATES - {AgentState.LOADING})
 _WORK_WISHED = frozenset({AgentState.RUNNING, AgentState.USER_CONFIRMED})
-READER_SECONDS = 5.0
 READY_SECONDS = 10.0
 
 _T = TypeVar("_T")
@@ -96,7 +96,7 @@ class WebSession:
         self._conversations = conversations
         self._listeners = listeners
         self._metrics = metrics
-        self._loaded: _Loaded | None = None
+        self._loaded: LoadedConversation | None = None
         self._unloaded_log = UnloadedLog(
             conversation_id,
             store=events,
@@ -291,7 +291,7 @@ class WebSession:
                 await self._calm(loaded, event.agent_state)
         return stored
 
-    async def _calm(self, loaded: _Loaded, state: AgentState) -> None:
+    async def _calm(self, loaded: LoadedConversation, state: AgentState) -> None:
         if self._owner.queue.calm(loaded.ticket) or self._owner.guard.is_held(self.conversation_id):
             self._was_calmed = True
             await loaded.agent.stream.add_event(AgentStateChanged(agent_state=state))
@@ -507,7 +507,7 @@ class WebSession:
         )
         starting = self._start(agent, ticket, record, to_work=to_work)
         recording = recorder.run(after=agent.stream.last_id)
-        self._loaded = _Loaded(
+        self._loaded = LoadedConversation(
             agent,
             ticket,
             PROGRAM in record.options,
@@ -575,32 +575,14 @@ class WebSession:
             if self._ended:
                 self._unloaded_log.close()
             return
-        agent = loaded.agent
         if notice is not None:
-            agent.stream.publish(notice)
+            loaded.agent.stream.publish(notice)
         try:
-            if agent.has_failed:
-                await asyncio.wait([loaded.starting], timeout=READER_SECONDS)  # it writes down that it failed
-            await _cancelled(loaded.starting)
-            await agent.close(stopped=stopped, sandbox=sandbox)
-            await self._finished(loaded.readers)
+            await loaded.close(stopped=stopped, sandbox=sandbox)
         finally:
             self._loaded = None
             self._owner.queue.leave(loaded.ticket)
             self._tell()
-
-    async def _finished(self, readers: Sequence[asyncio.Task[None]]) -> None:
-        _, late = await asyncio.wait(readers, timeout=READER_SECONDS)
-        for reader in readers:
-            who, where = reader.get_name(), self.conversation_id
-            if reader in late:
-                logger.warning("conversation %s: its %s did not come to the end of the log", where, who)
-                await _cancelled(reader)
-            elif not reader.cancelled() and (error := reader.exception()) is not None:
-                is_ours = not isinstance(error, DrydockError)
-                extra = coded(Trouble.UNEXPECTED if is_ours else Trouble.STORAGE_UNREADABLE, where)
-                bug = error if is_ours else None
-                logger.error("conversation %s: its %s failed: %s", where, who, error, exc_info=bug, extra=extra)
 
     def _active(self) -> None:
         self.last_activity = time.monotonic()
@@ -608,23 +590,6 @@ class WebSession:
     def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-class _Loaded(NamedTuple):
-    """What is there of a conversation while it is loaded, and the tasks that start its agent and read its log."""
-
-    agent: LoadedAgent
-    ticket: Ticket
-    is_programs: bool
-    recorder: Recorder
-    readers: Sequence[asyncio.Task[None]]
-    starting: asyncio.Task[None]
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    if not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=READER_SECONDS)  # a listener of somebody's own may hold out
 
 
 def begins_work(event: AnyEvent) -> bool:
