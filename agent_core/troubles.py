@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from enum import StrEnum
+from typing import Final
+
+CONVERSATION: Final[ContextVar[str]] = ContextVar("conversation", default="")
+"""The conversation that is being worked for, to which a line of the log belongs that names none."""
 
 
 class Trouble(StrEnum):

@@ -12,10 +12,12 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
+from contextvars import Context
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, TextIO
 
 from agent_core.events.masking import SecretMasker
+from agent_core.troubles import CONVERSATION
 from server.settings.settings import Settings
 
 AT_ONCE: Final = 64 * 1024
@@ -155,7 +157,7 @@ class ProcessLog(logging.Handler):
             return
         with self._changed:
             lost = self._lost if self._waiting_bytes <= MAX_WAITING // 2 else 0
-            told = self.format(_missing(lost)) + "\n" if lost else ""
+            told = Context().run(self.format, _missing(lost)) + "\n" if lost else ""
             data = (told + line).encode("utf-8", "backslashreplace")
             try:
                 data = data if self._waiting else self._written_at_once(data)
@@ -234,6 +236,8 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         text = _shown(record.getMessage(), MAX_MESSAGE, self._masker)
+        if (where := _conversation_of(record)) and where not in text:
+            text += f" (conversation {where})"
         if (code := getattr(record, "code", None)) is not None:
             text += f" [{code}]"
         if left_out := getattr(record, "left_out", 0):
@@ -262,9 +266,17 @@ class JsonFormatter(logging.Formatter):
         }
         more = {key: value for key, value in vars(record).items() if key not in _STANDARD and key not in data}
         data |= {key: _cut(value, MAX_MESSAGE) if isinstance(value, str) else value for key, value in more.items()}
+        if where := _conversation_of(record):
+            data["conversation_id"] = where
         if record.exc_info:
             data["traceback"] = _shown(self.formatException(record.exc_info), MAX_TRACEBACK, self._masker)
         return self._masker.text(json.dumps(data, default=str, ensure_ascii=False))
+
+
+def _conversation_of(record: logging.LogRecord) -> str:
+    """The conversation that a line is about: what has a code names it, all else is of the work it was written in."""
+    named: str = getattr(record, "conversation_id", "")
+    return named or ("" if hasattr(record, "code") else CONVERSATION.get())
 
 
 def _shown(text: str, most: int, masker: SecretMasker) -> str:

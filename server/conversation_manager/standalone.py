@@ -307,7 +307,8 @@ class StandaloneConversationManager(ConversationManager):
         try:
             await self.delete(conversation_id)
         except EventStoreError as error:
-            logger.warning("conversation %s, which could not be begun, is deleted later: %s", conversation_id, error)
+            text = f"it could not be begun, and is deleted later: {error}"
+            self.parts.metrics.trouble(Trouble.OTHER, text, conversation_id)
         else:
             self._unwanted.discard(conversation_id)
 
@@ -464,7 +465,8 @@ class StandaloneConversationManager(ConversationManager):
             if not await session.unload_if(condition, sandbox="pause"):
                 return
         except DrydockError as error:
-            logger.warning("conversation %s: its session did not end well: %s", session.conversation_id, error)
+            text = f"its session did not end well: {error}"
+            self.parts.metrics.trouble(Trouble.OTHER, text, session.conversation_id)
         logger.info("unloaded conversation %s: %s", session.conversation_id, reason)
         if not session.is_loaded:
             self._unattended_since[session.conversation_id] = time.monotonic()
@@ -579,7 +581,8 @@ class StandaloneConversationManager(ConversationManager):
         try:
             record = await self._conversations.get(conversation_id)
         except DrydockError as error:
-            logger.warning("the sandbox of conversation %s could not be stopped: %s", conversation_id, error)
+            text = f"its sandbox could not be stopped: {error}"
+            self.parts.metrics.trouble(Trouble.SANDBOX_NOT_STOPPED, text, conversation_id)
             return
         if record is not None and record.agent_state not in BUSY_STATES:
             await self.parts.sandboxes.stop(record)

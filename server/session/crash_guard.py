@@ -195,7 +195,7 @@ class CrashGuard:
         """Whether its agent has made no step since it was loaded the last time; no life of it is stored."""
         last = await self._events.last_id(conversation_id)
         for stored in await self._events.read_before(conversation_id, before=last + 1, limit=TAIL):
-            event = from_payload(stored.payload, stored.id)
+            event = from_payload(stored.payload, stored.id, conversation_id)
             if is_step(event.kind, event.source):
                 return False
             if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.LOADING:

@@ -42,7 +42,8 @@ class LoadedConversation(NamedTuple):
         for reader in self.readers:
             who, where = reader.get_name(), self.ticket.conversation_id
             if reader in late:
-                logger.warning("conversation %s: its %s did not come to the end of the log", where, who)
+                extra = coded(Trouble.OTHER, where)
+                logger.warning("conversation %s: its %s did not come to the end of the log", where, who, extra=extra)
                 await _cancelled(reader)
             elif not reader.cancelled() and (error := reader.exception()) is not None:
                 is_ours = not isinstance(error, DrydockError)

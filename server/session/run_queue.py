@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from agent_core.errors import DrydockError
 from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN, StatusNotice
-from agent_core.troubles import Trouble
+from agent_core.troubles import Trouble, coded
 from server.db.repositories.conversations import ConversationRepository
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
@@ -294,7 +294,9 @@ class RunQueue:
                 logger.warning("no sandbox could be freed for now: %s", error)
                 return
             except Exception:
-                logger.exception("no sandbox could be freed for conversation %s", first.ticket.conversation_id)
+                where = first.ticket.conversation_id
+                extra = coded(Trouble.UNEXPECTED, where)
+                logger.exception("no sandbox could be freed for conversation %s", where, extra=extra)
                 return
             self._admit()
 
@@ -458,7 +460,7 @@ class RunQueue:
         try:
             await self._conversations.update(where, waiting_number=waiting.number)
         except DrydockError as error:
-            logger.warning("conversation %s: its place in the queue is not stored: %s", where, error)
+            self._metrics.trouble(Trouble.OTHER, f"its place in the queue is not stored: {error}", where)
 
     def _forget(self, waiting: _Waiting) -> None:
         if self._queue.get(waiting.ticket) is waiting:

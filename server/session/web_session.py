@@ -22,7 +22,7 @@ from agent_core.runtime.channel.connection import ConversationSandbox, SandboxCo
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
-from agent_core.troubles import Trouble, trouble_of
+from agent_core.troubles import CONVERSATION, Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.db.storage_health import StorageHealth
 from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
@@ -95,7 +95,7 @@ class WebSession:
         self._agents = agents
         self._conversations = conversations
         self._listeners = listeners
-        self._metrics = metrics
+        self._trouble = partial(metrics.trouble, conversation_id=conversation_id)
         self._loaded: LoadedConversation | None = None
         self._unloaded_log = UnloadedLog(
             conversation_id,
@@ -374,12 +374,12 @@ class WebSession:
         try:
             await agent.sandbox.pause()
         except DrydockError as error:
-            logger.warning("the sandbox of conversation %s could not be frozen: %s", self.conversation_id, error)
+            self._trouble(Trouble.SANDBOX_NOT_STOPPED, f"its sandbox could not be frozen: {error}")
         agent.stream.publish(StatusNotice(DISK_RESERVE, problem, "error"))
         try:
             await agent.stream.add_event(ConversationError(code="DiskReserve", detail=problem))
         except DrydockError as error:
-            logger.warning("conversation %s: that its disk is full was not stored: %s", self.conversation_id, error)
+            self._trouble(Trouble.OTHER, f"that it is frozen was not stored: {error}")
 
     async def thaw(self) -> None:
         """Let a sandbox go on that was frozen; one that could not be started is started now."""
@@ -393,7 +393,7 @@ class WebSession:
                 await agent.sandbox.resume()
                 agent.stream.publish(StatusNotice("STATUS$READY", "There is room on the disk again."))
         except DrydockError as error:
-            logger.warning("conversation %s does not go on by itself: %s", self.conversation_id, error)
+            self._trouble(Trouble.OTHER, f"it does not go on by itself: {error}")
 
     # --- loading and unloading ---
 
@@ -477,6 +477,7 @@ class WebSession:
             raise ConversationNotFoundError(self.conversation_id)
         if self._agent is not None:
             return self._agent
+        CONVERSATION.set(self.conversation_id)  # also of the tasks that come of this
         self._loading, self._was_calmed = True, False
         try:
             record = await self._conversations.get(self.conversation_id)
@@ -501,7 +502,7 @@ class WebSession:
             on_activity=self._active,
             on_step=partial(self._owner.guard.made_step, record.id),
             on_rest=partial(self._owner.guard.came_to_rest, record.id),
-            on_trouble=partial(self._metrics.trouble, conversation_id=self.conversation_id),
+            on_trouble=self._trouble,
             on_state=partial(self._state_changed, ticket),
             branches=BranchKeeper(self.conversation_id, self._conversations, lambda: self.sandbox),
         )
@@ -526,7 +527,8 @@ class WebSession:
         try:
             return await self._agents.make(record, lambda: len(self.connections), take_turn)
         except (KeyError, ValueError) as error:  # what the settings name does not exist here
-            raise SessionError(f"the conversation cannot be loaded: {error}") from error
+            why = error.args[0] if isinstance(error, KeyError) and error.args else error  # as text it is quoted
+            raise SessionError(f"the conversation cannot be loaded: {why}") from error
 
     def _state_changed(self, ticket: Ticket, state: AgentState, event_id: int) -> None:
         if state not in BUSY_STATES:
@@ -558,12 +560,13 @@ class WebSession:
             if trouble_of(type(error).__name__) is None:  # else the recorder says it
                 code = trouble_of(error.code) if isinstance(error, SandboxError) else None
                 text = f"could not be started: {error}"
-                self._metrics.trouble(code or Trouble.START_FAILED, text, self.conversation_id)
+                self._trouble(code or Trouble.START_FAILED, text)
             self.failure = error
             self._owner.start_failed(self, error)
         except Exception:
             # A bug; the clients were told the same way.
-            logger.exception("conversation %s could not be started", self.conversation_id)
+            extra = coded(Trouble.UNEXPECTED, self.conversation_id)
+            logger.exception("conversation %s could not be started", self.conversation_id, extra=extra)
         if not success:
             self._owner.queue.rest(ticket)
         self._listeners.started(success=success, seconds=time.monotonic() - began)
@@ -575,6 +578,7 @@ class WebSession:
             if self._ended:
                 self._unloaded_log.close()
             return
+        CONVERSATION.set(self.conversation_id)
         if notice is not None:
             loaded.agent.stream.publish(notice)
         try:

@@ -5,10 +5,11 @@ import logging
 import os
 import threading
 import time
+from contextvars import Context
 from pathlib import Path
 
 from agent_core.events.masking import SecretMasker
-from agent_core.troubles import Trouble, coded
+from agent_core.troubles import CONVERSATION, Trouble, coded
 from server.cli.process_log import (
     A_MINUTE,
     AT_ONCE,
@@ -54,9 +55,25 @@ def test_a_json_line_is_one_object_with_the_extra_fields() -> None:
 def test_the_code_of_bad_luck_ends_its_line() -> None:
     found = record("nothing can be stored")
     vars(found).update(coded(Trouble.DISK_FULL, "c1"))
-    assert TextFormatter(SecretMasker(), colour=False).format(found).endswith("nothing can be stored [disk_full]")
+    line = TextFormatter(SecretMasker(), colour=False).format(found)
+    assert line.endswith("nothing can be stored (conversation c1) [disk_full]")
     data = json.loads(JsonFormatter(SecretMasker()).format(found))
     assert (data["code"], data["conversation_id"]) == ("disk_full", "c1")
+
+
+def test_a_line_that_names_no_conversation_is_of_the_one_that_it_was_written_for() -> None:
+    written = Context()
+    written.run(CONVERSATION.set, "c1")
+    for message, end in (("a skill is left out", " (conversation c1)"), ("conversation c1: it is so", "")):
+        line = written.run(TextFormatter(SecretMasker(), colour=False).format, record(message))
+        assert line.endswith(f"{message}{end}")
+    data = json.loads(written.run(JsonFormatter(SecretMasker()).format, record("a skill is left out")))
+    assert data["conversation_id"] == "c1"
+    data = json.loads(written.run(JsonFormatter(SecretMasker()).format, record("x", conversation_id="c2")))
+    assert data["conversation_id"] == "c2"
+    data = json.loads(written.run(JsonFormatter(SecretMasker()).format, record("x", code=Trouble.DISK_FULL)))
+    assert "conversation_id" not in data, "it concerns all"
+    assert "conversation_id" not in json.loads(JsonFormatter(SecretMasker()).format(record("x")))
 
 
 def test_secrets_are_masked_in_messages_and_tracebacks() -> None:
