@@ -37,8 +37,7 @@ page-types: ## Write the page's types of the protocol again, when its snapshots 
 
 chaos: ## Kill a server at every point, RUNS times (500) with local sandboxes and DOCKER_RUNS (100) with containers
 	@scripts/setup --dev
-	@.venv/bin/python -m tests.chaos --provider local --runs $(or $(RUNS),500) --start $(or $(SEED),0)
-	@.venv/bin/python -m tests.chaos --provider docker --runs $(or $(DOCKER_RUNS),100) --start $(or $(SEED),0)
+	@.venv/bin/python -m tests.chaos --runs $(or $(RUNS),500) --docker-runs $(or $(DOCKER_RUNS),100) --start $(or $(SEED),0)
 
 storage: ## Have the storage fail at the n-th call, for all that a server is asked for and at rest (OF_EACH calls of each kind, SEED)
 	@scripts/setup --dev

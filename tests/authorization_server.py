@@ -191,7 +191,8 @@ class AuthorizationServer:
 class ToolServer:
     """Serves the tools ``whoami`` (says what it was shown) and ``write`` (wants the right to) at ``/mcp``.
 
-    `described` is laid over its description of itself; `header` replaces its whole ``WWW-Authenticate``.
+    `described` is laid over its description of itself; `header` replaces its whole ``WWW-Authenticate``; `called` are
+    the tools that were called.
     """
 
     tokens: AuthorizationServer
@@ -199,6 +200,7 @@ class ToolServer:
     described: dict[str, Any] | None = field(default_factory=dict)
     header: str | None = None
     shown: list[str] = field(default_factory=list)
+    called: list[str] = field(default_factory=list)
 
     def app(self) -> Starlette:
         return Starlette(
@@ -238,6 +240,8 @@ class ToolServer:
         if message["method"] == "tools/call" and params["name"] not in ("whoami", *token.scope.split()):
             wanted = f'Bearer error="insufficient_scope", scope="{params["name"]}"'
             return Response(status_code=403, headers={"WWW-Authenticate": wanted})
+        if message["method"] == "tools/call":
+            self.called.append(params["name"])
         return JSONResponse(
             {"jsonrpc": "2.0", "id": message["id"], "result": _result(message["method"], params, shown)}
         )

@@ -80,9 +80,9 @@ class ChildRun:
                 await asyncio.sleep(STORE_AGAIN_SECONDS)
         except DrydockError as error:
             return TaskReport("", " ".join(str(error).split()))
-        except Exception:
+        except Exception as error:
             logger.exception("the sub-agent %s failed", self.order.name)
-            return TaskReport("", "It failed for a reason that nobody has foreseen; the log says which.")
+            return TaskReport("", f"It failed: unexpected {type(error).__name__}.")
         finally:
             await self._close()
         report = self._round.report

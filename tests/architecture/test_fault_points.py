@@ -12,13 +12,7 @@ from tests.chaos.points import POINTS
 ROOT = Path(__file__).parents[2]
 _WRITES: Final = {"change", "execute", "append", "append_prepared"}
 _ELSEWHERE: Final = {
-    "server.db.database:Database.make_room": "zeros that are dropped again, at the start and at the end of a backup",
     "server.db.event_store:SqlEventStore.delete": "for programs of one's own; a server deletes with the conversation",
-    "server.db.repositories.mcp_sign_ins:McpSignInRepository._change": "wants a browser of a user's",
-    "server.db.repositories.mcp_sign_ins:McpSignInRepository.take": "the same",
-    "server.db.repositories.plugins:PluginRepository.keep_only": "an operator's plugins, at the start",
-    "server.db.sealing_keys:check_key": "the first start, which `make chaos` ends at moments",
-    "server.db.sealing_keys:rotate_key": "`drydock rotate-key`, which has the folder for itself",
 }
 """What is not in the table, and why."""
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+
+from docker import APIClient
+from docker.errors import DockerException
 
 from agent_core.events.llm_events import (
     ActionEvent,
@@ -21,6 +25,7 @@ from agent_core.events.llm_events import (
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import SEPARATOR
 from agent_core.runtime.docker.engine import connect
+from agent_core.runtime.local.cgroups import find_hierarchies
 from agent_core.runtime.local.folder import SandboxFolder
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.sandbox import LABEL_INSTANCE
@@ -32,15 +37,34 @@ from tests.integration.server.conftest import comparable
 
 END_SECONDS = 15.0
 _ANSWERS = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
-_KEPT_FILES = {"drydock.db", "secret.key", "token", "instance-id", "instance.lock", "last-seen.json"}
+_KEPT_FILES = {
+    *("drydock.db", "secret.key", "token", "instance-id", "instance.lock", "last-backup.json", "last-seen.json"),
+}
 _OF_CONVERSATIONS = ("events", "webhook_positions", "chat_turns", "feedback")
+SCRATCH = {"tmp": "TMPDIR", "home": "HOME", "runtime": "XDG_RUNTIME_DIR", "cache": "XDG_CACHE_HOME"}
+"""Folders beside that of the data in which nothing may stay, and the variables that name them to the server."""
+_SHARED_PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+_COUNTS = {
+    **dict.fromkeys((*_OF_CONVERSATIONS, "conversations", "webhooks"), (0, "")),
+    **dict.fromkeys(("settings", "secrets", "sealing_keys", "alembic_version"), (1, "")),
+    **dict.fromkeys(("skills", "notes", "notes_index"), (1, "keeping")),
+    "plugins": (2, "plugin"),
+    "mcp_sign_ins": (1, "sign-in"),
+}
+"""How many rows each table may have when every conversation is deleted, and with which part of the workload alone."""
+_ALLOWED = {
+    "owners": "epoch > 0",
+    "idempotency_keys": "scope NOT LIKE 'send:%'",
+    "mcp_sign_ins": "state IS NULL AND pending IS NULL",
+}
+"""What each row of these is: kept on purpose; remembered for a week, of no conversation; waiting for no browser."""
 
 
 async def audit_of_the_run(workload: Workload, excused: Collection[str] = ()) -> list[str]:
     """What is wrong after the scenario, while everything is still there; lines that are `excused` may be missing."""
     found = [*await _told(workload), *_logs(workload), *await _files(workload, excused), *await _confirmed(workload)]
     await _webhooks(workload, found)
-    return [*found, *await _queue(workload)]
+    return [*found, *_called(workload), *await _queue(workload)]
 
 
 async def _told(workload: Workload) -> list[str]:
@@ -120,11 +144,22 @@ async def _files(workload: Workload, lost: Collection[str]) -> list[str]:
             found.append(f"the side effect {line!r} is not there, and its answer does not say so")
     if await workload.text_of(workload.conversation_id, "/workspace/uploaded") != "from outside" * 1000:
         found.append("the uploaded file is another one")
-    same = {"fork": text, "archive": text, "queued": "queued\n", "chat": "chat\n"}
+    same = {"fork": text, "archive": text, **{name: f"{name}\n" for name in ("queued", "chat", "door", "editor")}}
     for name in same.keys() & workload.made.keys():
         files = await workload.text_of(workload.made[name], EFFECTS)
         found += [f"the conversation {name!r} has other files: {files!r}"] if files != same[name] else []
     return found
+
+
+def _called(workload: Workload) -> Iterator[str]:
+    """The MCP server that wants a sign-in was called once, unless the answer says that nobody knows."""
+    if workload.tools is None:
+        return
+    called, events = workload.tools.called, [one for log in logs(workload.server.data_dir).values() for one in log]
+    failed = {event.cause for event in events if isinstance(event, AgentErrorEvent)}
+    asked = [event.id for event in events if isinstance(event, ActionEvent) and event.tool_name == "whoami"]
+    if len(called) > 1 or (not called and not failed.intersection(asked)):
+        yield f"the MCP server with a sign-in was called {len(called)} times"
 
 
 def _excused(workload: Workload) -> set[str]:
@@ -167,7 +202,8 @@ async def _confirmed(workload: Workload) -> list[str]:
             found.append(f"the skills are not as they were confirmed: {skills}")
     if "plugin" in workload.parts:
         plugins = (await workload.done("GET", "/api/plugins")).json()["plugins"]
-        if [(one["name"], one["enabled"], one["ref"]) for one in plugins] != [("tools", True, "main")]:
+        own = [(one["name"], one["enabled"], one["ref"]) for one in plugins if one["name"] != "common"]
+        if own != [("tools", True, "main")]:
             found.append(f"the plugins are not as they were confirmed: {plugins}")
     return found
 
@@ -204,33 +240,81 @@ async def _webhooks(workload: Workload, found: list[str]) -> None:
         found.append(f"the webhook was not told of the events {missing[:5]}")
 
 
-def audit_of_what_is_left(workload: Workload, networks: Collection[ProcessId]) -> list[str]:
-    """What is left when every conversation was deleted and the server has ended; `networks` were there before."""
+class Belongings:
+    """What a run has on this machine under names that say nothing of its folder; made before all is deleted."""
+
+    def __init__(self, workload: Workload) -> None:
+        data_dir = workload.server.data_dir
+        self.networks = networks_of(data_dir)
+        self._names = {path.name for path in data_dir.glob("sandboxes/*")}
+        self._names |= {instance_id(data_dir), *workload.made.values()}
+        self._place = str(data_dir.parent)
+
+    def left(self) -> Iterator[str]:
+        """Control groups, mounts, loop devices, and files in places that all programs share."""
+        for root in set(find_hierarchies(Path("/proc/self/mounts").read_text("utf-8").splitlines()).values()):
+            yield from (f"the control group {path} is left" for path in self._ours(root / "drydock"))
+        for place in _SHARED_PLACES:
+            yield from (f"the file {path} is left" for path in self._ours(Path(place)))
+        for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines():
+            if self._place in line:
+                yield f"a mount is left: {line}"
+        for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+            with suppress(OSError):
+                if self._place in path.read_text("utf-8"):
+                    yield f"the loop device {path.parts[3]} is left"
+
+    def _ours(self, folder: Path) -> Iterator[Path]:
+        with suppress(OSError):
+            yield from (path for path in folder.iterdir() if any(name in path.name for name in self._names))
+
+
+def audit_of_what_is_left(workload: Workload, there: Belongings) -> list[str]:
+    """What is left when every conversation was deleted and the server has ended; `there` was made before."""
     data_dir = workload.server.data_dir
-    found = []
-    for table in (*_OF_CONVERSATIONS, "conversations", "webhooks"):
-        count = rows(data_dir, f"SELECT count(*) FROM {table}")[0][0]  # noqa: S608 - names of ours
-        found += [f"{count} rows are left in {table}"] if count else []
+    found = list(_rows_left(workload))
     for folder in ("sandboxes", "forks", "blobs"):
         found += [f"the file {path.relative_to(data_dir)} is left" for path in _left_in(data_dir / folder)]
     found += [f"the file {one.name} is left in the data folder" for one in data_dir.iterdir() if not _is_known(one)]
-    found += [f"the temporary file {path.name} is left" for path in (data_dir.parent / "tmp").iterdir()]
+    for name in SCRATCH:
+        found += [f"the file {path} is left" for path in (data_dir.parent / name).rglob("*")]
     deadline = time.monotonic() + END_SECONDS
     while time.monotonic() < deadline:
-        left = [*processes_of(data_dir), *(f"{one.pid} of a network" for one in networks if one.alive)]
+        left = [*processes_of(data_dir), *(f"{one.pid} of a network" for one in there.networks if one.alive)]
         if not left:
             break
         time.sleep(0.1)
     found += [f"a process is left: {one[:150]}" for one in left]
-    return found
+    return [*found, *there.left()]
+
+
+def _rows_left(workload: Workload) -> Iterator[str]:
+    """Rows that belong to nothing, in every table that there is, and whether the database is sound."""
+    data_dir = workload.server.data_dir
+    sound = rows(data_dir, "PRAGMA integrity_check")
+    if sound != [("ok",)]:
+        yield f"the database is damaged: {sound}"
+    tables = {one for (one,) in rows(data_dir, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for table in sorted(tables):
+        if table in _COUNTS:
+            number, part = _COUNTS[table]
+            wanted = number if part in ("", *workload.parts) else 0
+            count = rows(data_dir, f"SELECT count(*) FROM {table}")[0][0]  # noqa: S608 - names of ours
+            if count > wanted:
+                yield f"{table} has {count} rows, and may have {wanted}"
+        if table in _ALLOWED:
+            other = rows(data_dir, f"SELECT * FROM {table} WHERE NOT ({_ALLOWED[table]})")  # noqa: S608 - names of ours
+            yield from (f"{table} has a row of nobody: {str(one)[:200]}" for one in other)
+        if not (table in _COUNTS or table in _ALLOWED or table.startswith(("notes_index_", "sqlite_"))):
+            yield f"nobody says what may be left in the table {table}"
 
 
 def _left_in(folder: Path) -> Iterator[Path]:
-    """The files below a folder, without those of sandboxes, of which the folder itself is enough."""
+    """What is below a folder, of sandboxes the folders alone."""
     if folder.name == "sandboxes":
         yield from folder.iterdir() if folder.is_dir() else ()
     else:
-        yield from (path for path in folder.rglob("*") if path.is_file())
+        yield from folder.rglob("*")
 
 
 def _is_known(path: Path) -> bool:
@@ -263,13 +347,37 @@ def processes_of(data_dir: Path) -> Iterator[str]:
 
 async def audit_of_the_engine(workload: Workload) -> list[str]:
     """What Docker's engine has left of this server."""
-    ours = {"label": f"{LABEL_INSTANCE}={instance_id(workload.server.data_dir)}"}
 
     def look() -> list[str]:
-        engine, _ = connect(None, 20)
-        with closing(engine):
-            left = [f"container {one['Names'][0]} is left" for one in engine.containers(all=True, filters=ours)]
-            left += [f"network {one['Name']} is left" for one in engine.networks(filters=ours)]
-            return left + [f"volume {one['Name']} is left" for one in engine.volumes(filters=ours)["Volumes"] or ()]
+        with closing(connect(None, 20)[0]) as engine:
+            return [f"{kind} {name} is left" for kind, name in _in_the_engine(engine, workload.server.data_dir)]
 
     return await asyncio.to_thread(look)
+
+
+def _in_the_engine(engine: APIClient, data_dir: Path) -> Iterator[tuple[str, str]]:
+    ours = {"label": f"{LABEL_INSTANCE}={instance_id(data_dir)}"}
+    yield from (("container", one["Names"][0]) for one in engine.containers(all=True, filters=ours))
+    yield from (("network", one["Name"]) for one in engine.networks(filters=ours))
+    yield from (("volume", one["Name"]) for one in engine.volumes(filters=ours)["Volumes"] or ())
+
+
+def remove_what_is_left(workload: Workload) -> None:
+    """By hand, what a run that failed or was broken off has left: processes, and what the engine has."""
+    data_dir = workload.server.data_dir
+    deadline = time.monotonic() + END_SECONDS
+    while (left := list(processes_of(data_dir))) and time.monotonic() < deadline:
+        for one in left:
+            with suppress(OSError):
+                os.kill(int(one.split()[0]), signal.SIGKILL)
+        time.sleep(0.1)
+    if "docker" in workload.server.options:
+        with closing(connect(None, 20)[0]) as engine:
+            remove = {
+                "container": lambda name: engine.remove_container(name, v=True, force=True),
+                "network": engine.remove_network,
+                "volume": lambda name: engine.remove_volume(name, force=True),
+            }
+            for kind, name in list(_in_the_engine(engine, data_dir)):
+                with suppress(DockerException):
+                    remove[kind](name)

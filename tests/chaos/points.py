@@ -24,7 +24,7 @@ class FaultPoint(NamedTuple):
     """One function (``module:name`` or ``module:Class.name``) at whose begin and end a server is killed.
 
     `provider`: only where sandboxes are made so; `part`: only where the workload has that part; `later`: only by a
-    server that takes up the work of another.
+    server that takes up the work of another; `command`: not the server is killed there, but this command beside it.
     """
 
     name: str
@@ -32,6 +32,7 @@ class FaultPoint(NamedTuple):
     provider: str = ""
     part: str = ""
     later: bool = False
+    command: str = ""
 
 
 POINTS = (
@@ -108,7 +109,7 @@ POINTS = (
     FaultPoint("leftovers", "server.db.leftovers:remove_leftovers"),
     FaultPoint("unfinished removed", "server.session.unfinished:remove_unfinished_forks"),
     FaultPoint("sweep", "server.session.sandboxes:Sandboxes._reap"),
-    FaultPoint("recovery", "server.session.recovery:Recovery.resume_all"),
+    FaultPoint("recovery", "server.session.recovery:resume_interrupted"),
     FaultPoint("load", "server.session.web_session:WebSession._load"),
     FaultPoint("start", "agent_core.session.agent_session:AgentSession._start"),
     FaultPoint("unload", "server.session.web_session:WebSession._unload", part="rest"),
@@ -120,6 +121,27 @@ POINTS = (
     FaultPoint("local sandbox resume", "agent_core.runtime.local.sandbox:LocalSandbox.resume", "local", "rest"),
     FaultPoint("local sandbox stop", "agent_core.runtime.local.sandbox:LocalSandbox.stop", "local"),
     FaultPoint("local sandbox remove", "agent_core.runtime.local.sandbox:LocalSandbox.destroy", "local"),
+    FaultPoint("room in the database's log", "server.db.database:Database.make_room"),
+    FaultPoint("key checked", "server.db.sealing_keys:check_key"),
+    FaultPoint("key's exchange finished", "server.db.sealing_keys:finish_rotation"),
+    FaultPoint("key exchanged", "server.db.sealing_keys:rotate_key", part="rotation", command="rotate-key"),
+    FaultPoint("key put in place", "server.db.sealing_keys:_take", part="rotation", command="rotate-key"),
+    FaultPoint("operator's plugins", f"{_DB}.plugins:PluginRepository.keep_only", part="plugin"),
+    FaultPoint("retention", "server.conversation_manager.retention:Retention._round", part="retention"),
+    FaultPoint("sign-in kept", f"{_DB}.mcp_sign_ins:McpSignInRepository._change", part="sign-in"),
+    FaultPoint("sign-in taken", f"{_DB}.mcp_sign_ins:McpSignInRepository.take", part="sign-in"),
+    FaultPoint("sign-in begun", "agent_core.mcp.sign_in:SignIns.begin", part="sign-in"),
+    FaultPoint("sign-in finished", "agent_core.mcp.sign_in:SignIns.finish", part="sign-in"),
+    FaultPoint("signed out", "agent_core.mcp.sign_in:SignIns.sign_out", part="sign-in"),
+    FaultPoint("backup's database", "server.db.backup:Backup._copy", part="backup", command="backup"),
+    FaultPoint("backup's payloads", "server.db.backup:Backup._add_payloads", part="backup", command="backup"),
+    FaultPoint("backup's files", "server.db.backup:Backup._add_files", part="backup", command="backup"),
+    FaultPoint("backup written", "server.cli.backup:_write", part="backup", command="backup"),
+    FaultPoint("backup noted", "server.cli.backup:_note", part="backup", command="backup"),
+    FaultPoint("older backups", "server.cli.backup:KeptBackups.remove_older", part="backup", command="backup"),
+    FaultPoint("restore unpacked", "server.db.restore:Restore._unpack", part="backup", command="restore"),
+    FaultPoint("restore settled", "server.db.restore:Restore._settle", part="backup", command="restore"),
+    FaultPoint("restore put in place", "server.db.data_folder:_finish_restore", part="backup", command="restore"),
     FaultPoint("Docker sandbox start", "agent_core.runtime.docker.sandbox:DockerSandbox.start", "docker"),
     FaultPoint("Docker network", "agent_core.runtime.docker.networks:DockerNetworks.ensure", "docker"),
     FaultPoint("Docker container create", "agent_core.runtime.docker.objects:DockerObjects.create", "docker"),

@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import tempfile
 import time
 import traceback
@@ -18,12 +19,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent_core.testing.model_server import ModelServer
+from tests.authorization_server import guarded_tools
 from tests.chaos.audit import (
+    SCRATCH,
+    Belongings,
     audit_of_the_engine,
     audit_of_the_run,
     audit_of_what_is_left,
-    networks_of,
     processes_of,
+    remove_what_is_left,
 )
 from tests.chaos.points import POINTS, FaultPoint, Side, pass_name
 from tests.chaos.script import PLUGIN, model
@@ -57,8 +61,13 @@ _PARTS = {
     "confirm": 0.15,
     "late": 0.3,
     "second": 0.3,
+    "rotation": 0.08,
+    "retention": 0.08,
+    "sign-in": 0.08,
+    "backup": 0.08,
+    "doors": 0.12,
 }
-_APART = (("confirm", "subagents"), ("confirm", "chat"))
+_APART = (("confirm", "subagents"), ("confirm", "chat"), ("confirm", "doors"))
 """Of these the second has the last word."""
 
 
@@ -159,7 +168,8 @@ def plan_of(seed: int, provider: str) -> Plan:
             chosen = [all_places[(turn + n) % len(all_places)] for n in range(2)]
             chosen += [rng.choice(all_places)] if rng.random() < 0.3 else []
             for number, _, side in chosen:
-                times = 1 if turn < len(all_places) else rng.choice((1, 2, 3, 4, 6, 9, 14))
+                is_first = turn < len(all_places) or POINTS[number].command
+                times = 1 if is_first else rng.choice((1, 2, 3, 4, 6, 9, 14))
                 kills.append(f"{pass_name(number, side)}:{times}")
     if any(POINTS[int(one.split(":")[0])].later for one in kills[:1] if "@" not in one):
         kills.insert(0, _AT_WORK)
@@ -195,21 +205,35 @@ async def carry_out(plan: Plan) -> Outcome:
     outcome = Outcome(plan)
     began = time.perf_counter()
     place = Path(tempfile.mkdtemp(prefix="drydock-chaos-"))
-    place.joinpath("tmp").mkdir()
-    place.joinpath("home").mkdir()
-    environment = {**_ENVIRONMENT, "TMPDIR": str(place / "tmp"), "HOME": str(place / "home")}
+    environment = dict(_ENVIRONMENT)
+    for name, variable in SCRATCH.items():
+        place.joinpath(name).mkdir(mode=0o700)
+        environment[variable] = str(place / name)
     if "queue" in plan.parts:
         environment["DRYDOCK_MAX_WORKING_CONVERSATIONS"] = "1"
+    if "retention" in plan.parts:
+        environment |= {"DRYDOCK_RETENTION_DAYS": "1", "DRYDOCK_RETENTION_INTERVAL_SECONDS": "1"}
     try:
         async with ModelServer(model(plan.parts)) as scripted, receiving() as receiver, AsyncExitStack() as stack:
-            server = ServerProcess(place / "data", "--sandbox", plan.provider, environment=environment)
             plugin = ""
             if "plugin" in plan.parts:
                 git = GitServer(place / "repositories")
                 stack.push_async_callback(asyncio.to_thread, git.close)
-                plugin = await asyncio.to_thread(_published, git)
+                plugin, environment["DRYDOCK_PLUGINS"] = await asyncio.to_thread(_published, git)
+            tools = await stack.enter_async_context(guarded_tools()) if "sign-in" in plan.parts else None
+            port = _free_port() if plan.parts & {"doors", "sign-in"} else 0
+            options = ("--sandbox", plan.provider, "--port", str(port))
+            server = ServerProcess(place / "data", *options, environment=environment)
             workload = Workload(
-                server, receiver, scripted.url, plugin, place / "trace", list(plan.kills), plan.parts, plan.victim
+                server,
+                receiver,
+                scripted,
+                place / "trace",
+                list(plan.kills),
+                plan.parts,
+                victim=plan.victim,
+                plugin_url=plugin,
+                tools=tools,
             )
             tasks = [asyncio.create_task(_kill_another(workload, *plan.victim))] if plan.victim is not None else []
             is_whole = False  # False to its end where it is interrupted
@@ -221,10 +245,10 @@ async def carry_out(plan: Plan) -> Outcome:
                         task.cancel()
                     excused = VICTIMS[plan.victim[0]].lines if workload.victims and plan.victim else frozenset()
                     outcome.findings += await audit_of_the_run(workload, excused)
-                    networks = networks_of(server.data_dir)
+                    there = Belongings(workload)
                     await workload.leave()
                     await workload.end()
-                    outcome.findings += await asyncio.to_thread(audit_of_what_is_left, workload, networks)
+                    outcome.findings += await asyncio.to_thread(audit_of_what_is_left, workload, there)
                     if plan.provider == "docker":
                         outcome.findings += await audit_of_the_engine(workload)
                 is_whole = True
@@ -251,12 +275,22 @@ async def carry_out(plan: Plan) -> Outcome:
     return outcome
 
 
-def _published(git: GitServer) -> str:
-    """The address of a plugin's repository, with a tag ``old`` before its newest commit."""
+def _free_port() -> int:
+    """One at which the server is found again after each of its deaths, as whoever was told its address expects."""
+    while True:
+        port = random.randrange(10_000, 32_000)  # below those that the system gives to connections
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def _published(git: GitServer) -> tuple[str, str]:
+    """The address of a plugin's repository, with a tag ``old`` before its newest commit; and the operator's plugin."""
+    host = f"http://127.0.0.1:{git.url.rpartition(':')[2]}"
+    common = git.publish("ann/common", {".plugin/plugin.json": '{"name": "common"}', "skills/ropes.md": "Ropes hold."})
     git.publish("ann/tools", {**PLUGIN, "boats/.plugin/plugin.json": '{"name": "boats"}'})
     run_git("-C", str(git.folder / "ann/tools.git"), "tag", "old")
     git.commit("ann/tools", {"skills/rafts.md": "Rafts float."})
-    return f"http://127.0.0.1:{git.url.rpartition(':')[2]}/ann/tools.git"
+    return f"{host}/ann/tools.git", f"{host}/ann/common.git#{common}"
 
 
 async def _kill_another(workload: Workload, name: str, seconds: float) -> None:
@@ -291,9 +325,12 @@ def _traceback(printed: str) -> str:
 
 
 async def _clear(workload: Workload) -> None:
+    """Have a server delete everything, and remove by hand what then is still there."""
     workload.kills.clear()
     server = workload.server
     server.environment = {name: one for name, one in server.environment.items() if name != "FAULT_POINT"}
-    async with asyncio.timeout(60):
-        if processes_of(server.data_dir):
+    try:
+        async with asyncio.timeout(60):
             await server.close()
+    finally:
+        await asyncio.to_thread(remove_what_is_left, workload)

@@ -63,8 +63,8 @@ PLUGIN: Final = {
 }
 
 Said = Turn | Callable[[ModelRequest], Turn]
-_STEP = re.compile(r"((?:ONE|TWO|THREE|QUEUED|CHAT|CHILD \w)) (\d+)")
-_WORDS = ("ONE", "TWO", "THREE", "QUEUED", "CHAT", "CHILD")
+_STEP = re.compile(r"((?:ONE|TWO|THREE|QUEUED|CHAT|DOOR|EDITOR|CHILD \w)) (\d+)")
+_WORDS = ("ONE", "TWO", "THREE", "QUEUED", "CHAT", "DOOR", "EDITOR", "CHILD")
 
 
 def line(text: str) -> Turn:
@@ -81,8 +81,7 @@ def _click(request: ModelRequest) -> Turn:
 def turns_of(phase: str, parts: frozenset[str]) -> Sequence[Said]:
     """What the model says after the user's message with this word."""
     if phase != "ONE":
-        text = {"TWO": "taken-back", "THREE": "third", "QUEUED": "queued", "CHAT": "chat"}.get(phase)
-        text = text or f"child-{phase.split()[1]}"
+        text = {"TWO": "taken-back", "THREE": "third"}.get(phase, phase.lower().replace(" ", "-"))
         return [line(text), finish(phase.lower())]
     turns: list[Said] = [
         line("first"),
@@ -95,6 +94,8 @@ def turns_of(phase: str, parts: frozenset[str]) -> Sequence[Said]:
         turns.append(call("execute_ipython_cell", {"code": f"open('{EFFECTS}', 'a').write('cell\\n')"}))
     if "mcp" in parts:
         turns.append(call("count"))
+    if "sign-in" in parts:
+        turns.append(call("whoami"))
     if "subagents" in parts:
         turns.append(call("delegate", {"command": "spawn", "ids": ["a", "b"], "agent_types": ["bash"]}))
         turns.append(call("delegate", {"command": "delegate", "tasks": {"a": "CHILD a", "b": "CHILD b"}}))

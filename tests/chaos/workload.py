@@ -7,6 +7,7 @@ has keys for it, and the workload uses them.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -18,11 +19,22 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from acp import RequestError
 from socketio.exceptions import SocketIOError
 
+from agent_core.mcp.grants import sign_in_id
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import say
+from drydock_client import DrydockClient
+from server.db.blobs import folder_name
+from server.doors.mcp.conversations import DoorConversations, DoorError
+from tests.authorization_server import ToolServer
+from tests.chaos.points import POINTS
 from tests.chaos.script import PROGRAM, SECRET, SITE_PORT
+from tests.contract.acp.conftest import Desk, FakeEditor, connection_to, introduced
 from tests.contract.webhooks.conftest import Receiver
-from tests.integration.server.conftest import Follower, ServerProcess, stored_events
+from tests.integration.server.conftest import Follower, ServerProcess, clean_environment, stored_events
+from tests.integration.server.forks import fork_server
 
 LIMIT_SECONDS = 240.0
 DYING_SECONDS = 3.0
@@ -47,12 +59,13 @@ class Workload:
 
     server: ServerProcess
     receiver: Receiver
-    model_url: str
-    plugin_url: str
+    model: ModelServer
     trace: Path
     kills: list[str]
     parts: frozenset[str]
     victim: tuple[str, float] | None = None
+    plugin_url: str = ""
+    tools: ToolServer | None = None
     deaths: int = 0
     victims: int = 0
     followers: dict[str, Follower] = field(default_factory=dict)
@@ -70,11 +83,8 @@ class Workload:
     async def start(self) -> None:
         """Start the server until one lives long enough to say where it is."""
         while True:
-            first = {"RUN_FIRST": "tests.chaos.points:arm", "FAULT_TRACE": str(self.trace)}
-            chosen = self.kills.pop(0) if self.kills else ""
-            point = {"FAULT_POINT": chosen} if chosen and "@" not in chosen else {}
-            kept = {name: value for name, value in self.server.environment.items() if name != "FAULT_POINT"}
-            self.server.environment = {**kept, **first, **point}
+            chosen = self._next_kill()
+            self.server.environment = self._armed(chosen)
             self.spare()
             self._cut = asyncio.create_task(self._end_at(chosen)) if "@" in chosen else None
             try:
@@ -87,6 +97,35 @@ class Workload:
                 if not chosen and self.server.returncode != -signal.SIGKILL:
                     raise WorkloadError(f"the server does not start: {self.server.printed()[-2000:]}") from error
                 self.deaths += 1
+
+    def _next_kill(self, command: str = "") -> str:
+        """The next of the kills that is meant for this command, or for the server; "" where there is none."""
+        for kill in self.kills:
+            if _command_of(kill) == command:
+                self.kills.remove(kill)
+                return kill
+        return ""
+
+    def _armed(self, kill: str) -> dict[str, str]:
+        """The environment of a process that is killed there."""
+        kept = {name: value for name, value in self.server.environment.items() if name != "FAULT_POINT"}
+        point = {"FAULT_POINT": kill} if kill and "@" not in kill else {}
+        return {**kept, "RUN_FIRST": "tests.chaos.points:arm", "FAULT_TRACE": str(self.trace), **point}
+
+    async def command(self, name: str, *arguments: str, again: bool = True) -> None:
+        """Run a command beside the server, or in its place; where it is killed, by default once more."""
+        log = self.trace.with_name("commands.log")
+        while True:
+            kill = self._next_kill(name)
+            process = fork_server([name, *arguments], {**clean_environment(), **self._armed(kill)}, log)
+            async with asyncio.timeout(LIMIT_SECONDS):
+                status = await process.wait()
+            if status not in (0, -signal.SIGKILL if kill else 0):
+                raise WorkloadError(f"drydock {name} ended with {status}: {log.read_text()[-2000:]}")
+            self.deaths += status != 0
+            if status == 0 or not again:
+                return
+            await asyncio.sleep(1.1)
 
     async def _end_at(self, moment: str) -> None:
         name, _, seconds = moment.partition("@")
@@ -171,10 +210,13 @@ class Workload:
         """All of it, in order; raises `WorkloadError` where something does not come to its end."""
         await self.start()
         await self.configure()
+        for part in ("sign-in", "rotation"):
+            if part in self.parts:
+                await getattr(self, f"have_{part.replace('-', '_')}")()
         await self.begin()
         await self.take_back()
         await self.upload()
-        for part in ("queue", "import", "rest", "fork", "archive", "chat"):
+        for part in ("queue", "import", "rest", "fork", "archive", "chat", "doors", "retention", "backup"):
             if part in self.parts:
                 await getattr(self, f"have_{part}")()
         await self.change()
@@ -188,13 +230,15 @@ class Workload:
             options["condenser"] = {"type": "llm", "max_size": 14, "keep_first": 2}
         settings: dict[str, Any] = {
             "llm_model": "openai/scripted",
-            "llm_base_url": self.model_url,
+            "llm_base_url": self.model.url,
             "llm_api_key": "k-123456",
             "agent_options": options,
         }
-        if "mcp" in self.parts:
-            counter = {"name": "counter", "command": "python3", "args": ["-c", PROGRAM]}
-            settings["mcp_config"] = {"stdio_servers": [counter]}
+        counter = {"name": "counter", "command": "python3", "args": ["-c", PROGRAM]}
+        settings["mcp_config"] = {
+            "stdio_servers": [counter] if "mcp" in self.parts else [],
+            "shttp_servers": [{"url": self.tools.url}] if self.tools is not None else [],
+        }
         if "confirm" in self.parts:
             settings |= {"confirmation_mode": True, "security_analyzer": ""}
         await self.done("POST", "/api/settings", json=settings)
@@ -237,6 +281,34 @@ class Workload:
         await self.done("PATCH", "/api/skills/boats", json={"enabled": False})
         await self.done("DELETE", "/api/skills/rafts", 404)
         await self.done("PATCH", f"/api/webhooks/{self.webhook_id}", json={"active": True})
+
+    async def have_sign_in(self) -> None:
+        """The user signs in with an MCP server, in a browser that allows everything."""
+        assert self.tools is not None
+        name = sign_in_id(self.tools.url)
+
+        async def signed_in() -> bool:
+            listed = (await self.done("GET", "/api/mcp-sign-ins")).json()["results"]
+            if any(one["id"] == name and one["state"] == "signed_in" for one in listed):
+                return True
+            begun = await self.done("POST", f"/api/mcp-sign-ins/{name}", headers={"origin": self.server.url})
+            async with httpx.AsyncClient(trust_env=False) as browser:
+                there = await browser.get(begun.json()["url"])
+            async with self.server.client() as client:  # which may be another one by now, at another port
+                client.cookies.update(begun.cookies)
+                await client.get(httpx.URL(there.headers["location"]).raw_path.decode())
+            return False
+
+        await self.until("the user has signed in", signed_in)
+
+    async def have_rotation(self) -> None:
+        """Another key, while no server runs; an exchange that is killed the next start finishes, or drops."""
+        is_done = False
+        while not is_done:
+            await self.end()
+            await self.command("rotate-key", "--data-dir", str(self.server.data_dir), again=False)
+            await self.start()
+            is_done = "rotate-key" not in map(_command_of, self.kills)
 
     async def begin(self) -> None:
         await self.make("", "ONE")
@@ -371,9 +443,101 @@ class Workload:
         body = {"model": "drydock", "messages": [{"role": "user", "content": "CHAT"}]}
         made = await self.done("POST", "/v1/chat/completions", json=body)
         self.made["chat"] = made.json()["conversation_id"]
+        await self._delete_others()
+
+    async def have_doors(self) -> None:
+        """A conversation begun through `drydock mcp`, one through `drydock acp`: who asked is told how it ended.
+
+        What an editor is told to have failed its user says again where it is not in the log.
+        """
+        reviving = asyncio.create_task(self._keep_alive())
+        try:
+            await self.until("another agent's conversation", self._through_mcp)
+            await self.until("an editor's conversation", self._through_acp)
+        finally:
+            reviving.cancel()
+        await self.until_finished("door", "door")
+        await self.until_finished("editor", "editor")
+        await self._delete_others()
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await self.revive()
+            await asyncio.sleep(0.05)
+
+    async def _through_mcp(self) -> bool:
+        async def hear(_news: str) -> None:
+            pass
+
+        async with DrydockClient(self.server.url, self.server.token) as client:
+            door = DoorConversations(client)
+            with suppress(DoorError):
+                if "door" not in self.made:
+                    self.made["door"] = await door.start("DOOR")
+                outcome = await door.wait(self.made["door"], LIMIT_SECONDS, hear)
+                return outcome.at_rest and "door" in outcome.answer
+        return False
+
+    async def _through_acp(self) -> bool:
+        desk = Desk(self.server.url, self.model, lambda _request: say(""), FakeEditor(), self.trace.parent)
+        async with connection_to(desk, self.server.token):
+            with suppress(RequestError, TimeoutError):
+                await introduced(desk)
+                if "editor" not in self.made:
+                    self.made["editor"] = (await desk.new()).session_id
+                else:
+                    await desk.limited(desk.conn.load_session(str(desk.folder), self.made["editor"], []))
+                said = [one.get("args", {}).get("content") for one in await stored_events_of(self, self.made["editor"])]
+                return "EDITOR" in said or await desk.prompt(self.made["editor"], "EDITOR") == "end_turn"
+        return False
+
+    async def _delete_others(self) -> None:
+        """What was begun by somebody who was not told so is its user's to delete."""
         listed = (await self.done("GET", "/api/conversations", params={"limit": 100})).json()["results"]
         for one in {info["conversation_id"] for info in listed} - set(self.made.values()):
             await self.done("DELETE", f"/api/conversations/{one}", 404)
+
+    async def have_retention(self) -> None:
+        """A conversation with a large payload that nobody has used for years goes by itself."""
+        said = {"action": "message", "source": "user", "timestamp": "2020-01-01T00:00:00", "args": {"content": _BIG}}
+        headers = {"Idempotency-Key": "old"}
+        made = await self.done("POST", "/api/conversations/import", json=[{**said, "id": 0}], headers=headers)
+        old = made.json()["conversation_id"]
+        age = "UPDATE conversations SET created_at = 1000000000000000, last_updated_at = NULL WHERE id = ?"
+        with closing(sqlite3.connect(self.server.data_dir / "drydock.db", timeout=30)) as database, database:
+            database.execute(age, (old,))
+
+        async def gone() -> bool:
+            return (await self.ask("GET", f"/api/conversations/{old}")).json() is None
+
+        await self.until("what is old is gone", gone)
+
+    async def have_backup(self) -> None:
+        """A backup of the server at work, restored elsewhere and compared."""
+        backups, restored = self.trace.with_name("backups"), self.trace.with_name("restored")
+        backups.mkdir()
+        query = "SELECT conversation_id, id, payload, blob FROM events"
+        before = set(rows(self.server.data_dir, query))
+        for _ in range(2):
+            await asyncio.sleep(1.1)  # backups are named after the second
+            await self.command("backup", str(backups), "--keep", "1", "--data-dir", str(self.server.data_dir))
+        found = sorted(path.name for path in backups.iterdir())
+        if len(found) != 1 or found[0].startswith("."):
+            raise WorkloadError(f"beside the backup there is something else: {found}")
+        await self.command("restore", str(backups / found[0]), "--force", "--data-dir", str(restored))
+        events = set(rows(restored, query))
+        if not before <= events <= set(rows(self.server.data_dir, query)):
+            raise WorkloadError("the restored logs are others than those that were backed up")
+        for log, blob in rows(restored, "SELECT conversation_id, blob FROM events WHERE blob IS NOT NULL"):
+            if hashlib.sha256((restored / "blobs" / folder_name(log) / blob).read_bytes()).hexdigest() != blob:
+                raise WorkloadError(f"a payload of {log} is restored otherwise")
+        for table in ("settings", "secrets", "skills", "plugins", "notes"):
+            if rows(restored, f"SELECT * FROM {table}") != rows(self.server.data_dir, f"SELECT * FROM {table}"):  # noqa: S608
+                raise WorkloadError(f"{table} are restored otherwise")
+        kept = {"drydock.db", "secret.key", "token", "instance-id", "instance.lock", "blobs", "forks"}
+        strange = [path.name for path in restored.iterdir() if path.name not in kept]
+        if [one for one in strange if not one.startswith(("drydock.db-", "replaced-"))]:
+            raise WorkloadError(f"the restored folder holds {strange}")
 
     async def change(self) -> None:
         await self.done("POST", "/api/settings", json={"language": "de"})
@@ -411,6 +575,8 @@ class Workload:
         for conversation_id in reversed(self.made.values()):
             await self.done("DELETE", f"/api/conversations/{conversation_id}", 404)
         await self.done("DELETE", f"/api/webhooks/{self.webhook_id}", 404)
+        if self.tools is not None:
+            await self.done("DELETE", f"/api/mcp-sign-ins/{sign_in_id(self.tools.url)}", 404)
 
     async def end(self) -> None:
         """End the server as a service manager does; one that is killed meanwhile is started and ended again."""
@@ -437,6 +603,11 @@ async def stored_events_of(workload: Workload, conversation_id: str = "") -> lis
 
     await workload.until("the log can be read", read)
     return found[-1]
+
+
+def _command_of(kill: str) -> str:
+    """The command that is killed so; "": the server."""
+    return "" if "@" in kill else POINTS[int(kill.partition(":")[0])].command
 
 
 def rows(data_dir: Path, query: str, *values: Any) -> list[Any]:

@@ -144,6 +144,7 @@ def _end(process: subprocess.Popen[bytes], line: socket.socket) -> None:
 def _serve_forks(line: socket.socket) -> dict[str, Any]:
     """Fork at each order; returns only in a fork, with its order."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, which whoever ordered the forks has, too
     while True:
         order, descriptors, _, _ = socket.recv_fds(line, _MESSAGE, 1)
         if not order:
@@ -160,6 +161,7 @@ def _keep(line: socket.socket, told: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         line.close()
         os.close(told)
         return
