@@ -13,7 +13,7 @@ from sqlalchemy import Executable, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from agent_core.errors import StaleOwnerError
+from agent_core.errors import STORAGE_UNAVAILABLE, StaleOwnerError
 from server.auth.secrets import SecretBox
 from server.db import event_rows
 from server.db.engine import Engines, InsertEvents
@@ -68,6 +68,7 @@ class Writer:
         self._tails: OrderedDict[str, int] = OrderedDict()
         self._wake = asyncio.Event()
         self._closing = False
+        self._is_in_doubt = False
         self._task: asyncio.Task[None] | None = None
         self._connection: AsyncConnection | None = None
 
@@ -164,11 +165,25 @@ class Writer:
             async with asyncio.timeout(self.health.PROBE_SECONDS if self.health.problem else None):
                 await self._wake.wait()
         except TimeoutError:
-            probe: PendingChange = PendingChange(None, _probe, asyncio.get_running_loop().create_future())
-            await self._apply(probe)
-            if probe.done.exception() is None:
-                self.health.worked()
+            await self._probe()
         self._wake.clear()
+        if self._is_in_doubt:
+            self._is_in_doubt = False
+            await self._probe()
+
+    async def _probe(self) -> None:
+        try:
+            connection = await self._connect()
+            async with connection.begin():
+                await _touch(connection)
+        except Exception as error:  # noqa: BLE001 - told to those who ask for something; the writer must live on
+            await self._recover(())
+            self._note(error)
+            if is_damage(error):  # nothing can be written without that page
+                self.health.failed(STORAGE_UNAVAILABLE, explain(error))
+                await self._disconnect()  # SQLite keeps what it has read
+        else:
+            self.health.worked()
 
     async def _commit(self, batch: list[PendingAppend]) -> None:
         try:
@@ -279,6 +294,7 @@ class Writer:
     def _read_failed(self, error: Exception) -> None:
         if is_damage(error):
             self.health.unreadable(f"A part of the database cannot be read: {explain(error)}")
+            self._is_in_doubt = True  # one page, or the whole disk?
         self._note(error)
         self._wake.set()  # from now on it is tried whether something can be stored
 
@@ -298,7 +314,11 @@ class Writer:
             await self._connection.rollback()
         except SQLAlchemyError as error:
             _log.warning("the connection to the database is broken; making a new one: %s", explain(error))
-            broken, self._connection = self._connection, None
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        broken, self._connection = self._connection, None
+        if broken is not None:
             await broken.invalidate()
             await broken.close()
 
@@ -322,7 +342,7 @@ class PendingChange:
     done: asyncio.Future[Any]
 
 
-async def _probe(connection: AsyncConnection) -> None:
+async def _touch(connection: AsyncConnection) -> None:
     await connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 

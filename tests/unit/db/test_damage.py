@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from agent_core.errors import EventStoreError, UnreadableError
+from agent_core.errors import STORAGE_UNAVAILABLE, EventStoreError, UnreadableError
 from agent_core.testing.store_contract import new_events
 from server.db.database import BLOB_FOLDER, DATABASE_FILE, Database, open_database
 from server.db.engine import DatabaseSettings
-from server.db.errors import DatabaseError
+from server.db.errors import DatabaseError, DatabaseUnreadableError
 from server.db.repositories.conversations import ConversationRecord, damaged_records
 from server.db.repositories.user_settings import StoredSettings
 from server.errors import status_of
@@ -78,3 +78,27 @@ async def test_who_waits_behind_a_locked_database_is_told_when_the_first_is(tmp_
             assert all(isinstance(one, EventStoreError) and "locked" in str(one) for one in outcomes)
             assert all(status_of(one) == 503 for one in outcomes if isinstance(one, Exception))
         assert await database.events.append("log", new_events("b")) == 1
+
+
+async def test_a_disk_that_gives_nothing_back_is_no_damaged_page_and_new_work_is_refused(tmp_path: Path) -> None:
+    async with open_database(tmp_path, DatabaseSettings(synchronous="NORMAL")) as database:
+        await database.conversations.create(ConversationRecord(id="one"))
+        file = tmp_path / DATABASE_FILE
+        with closing(sqlite3.connect(file)) as other:
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        whole = file.read_bytes()
+        with file.open("r+b") as opened:
+            opened.seek(4096)
+            opened.write(b"\xff" * (len(whole) - 4096))
+        with pytest.raises(DatabaseUnreadableError):
+            await database.conversations.get("one")
+        async with asyncio.timeout(10):
+            while not database.writer.health.problem:
+                await asyncio.sleep(0.01)
+        assert database.writer.health.code == STORAGE_UNAVAILABLE
+        with file.open("r+b") as opened:
+            opened.write(whole)
+        async with asyncio.timeout(10):
+            while database.writer.health.problem:
+                await asyncio.sleep(0.01)
+        assert await database.conversations.get("one") is not None
