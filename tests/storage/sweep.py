@@ -150,6 +150,8 @@ class Sweep:
             self._victim = await self._new("RUN x")
         if trial.what == "plugin":
             await self.client.delete("/api/plugins/tools")
+        if trial.what == "upload":
+            await self._awake()
         if trial.what == "begin anew":
             await self._ask("POST", f"/api/conversations/{self._main}/stop")
         try:
@@ -349,6 +351,15 @@ class Sweep:
         await self._at_rest(made)
         return made
 
+    async def _awake(self) -> None:
+        """Have the main conversation's sandbox at work."""
+        await self._ask("POST", f"/api/conversations/{self._main}/start")
+
+        async def shows_files() -> bool:
+            return (await self.client.get(f"/api/conversations/{self._main}/list-files")).is_success
+
+        await self._until(shows_files, "its sandbox does not start")
+
     async def _shown(self, path: str, mark: str) -> bool:
         return mark in (await self._ask("GET", path)).text
 
@@ -438,9 +449,10 @@ class Sweep:
             name = (json.loads(sandbox) or {}).get("name") if sandbox else None
             if name and not (self.server.data_dir / "sandboxes" / name / "workspace").is_dir():
                 found.append(f"{conversation_id} has lost its files")
-        for effects in self.server.data_dir.glob("sandboxes/*/**/effects"):
-            twice = [one for one, times in Counter(effects.read_text().split()).items() if times > 1]
-            found += [f"the command of {one} ran twice" for one in twice]
+        for effects in self.server.data_dir.glob("sandboxes/*/workspace/effects"):
+            with suppress(FileNotFoundError):  # its conversation goes at this moment
+                twice = [one for one, times in Counter(effects.read_text().split()).items() if times > 1]
+                found += [f"the command of {one} ran twice" for one in twice]
         return found
 
     def text_of(self, log: str | None) -> str:
@@ -463,7 +475,12 @@ class Sweep:
             if path.name not in used and path.stem not in known:
                 yield f"{path.relative_to(data_dir)} is left"
         for path in data_dir.iterdir():
-            if path.name not in _KEPT and not path.name.startswith("drydock.db-"):
+            is_of_a_plugin = path.name.startswith(".plugin-")  # waits for the next start, too
+            if (
+                path.name not in _KEPT
+                and not path.name.startswith("drydock.db-")
+                and (with_payloads or not is_of_a_plugin)
+            ):
                 yield f"{path.name} is left"
 
     def traceback(self) -> list[str]:

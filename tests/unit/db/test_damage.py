@@ -83,6 +83,8 @@ async def test_who_waits_behind_a_locked_database_is_told_when_the_first_is(tmp_
 async def test_a_disk_that_gives_nothing_back_is_no_damaged_page_and_new_work_is_refused(tmp_path: Path) -> None:
     async with open_database(tmp_path, DatabaseSettings(synchronous="NORMAL")) as database:
         await database.conversations.create(ConversationRecord(id="one"))
+        health, changes = database.writer.health, asyncio.Queue[str]()
+        health.watch(lambda now: changes.put_nowait(now.code))
         file = tmp_path / DATABASE_FILE
         with closing(sqlite3.connect(file)) as other:
             other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -92,13 +94,8 @@ async def test_a_disk_that_gives_nothing_back_is_no_damaged_page_and_new_work_is
             opened.write(b"\xff" * (len(whole) - 4096))
         with pytest.raises(DatabaseUnreadableError):
             await database.conversations.get("one")
-        async with asyncio.timeout(10):
-            while not database.writer.health.problem:
-                await asyncio.sleep(0.01)
-        assert database.writer.health.code == STORAGE_UNAVAILABLE
+        assert await asyncio.wait_for(changes.get(), 10) == STORAGE_UNAVAILABLE
         with file.open("r+b") as opened:
             opened.write(whole)
-        async with asyncio.timeout(10):
-            while database.writer.health.problem:
-                await asyncio.sleep(0.01)
+        assert await asyncio.wait_for(changes.get(), 10) == ""
         assert await database.conversations.get("one") is not None
