@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from enum import StrEnum
+from typing import Final
+
+CONVERSATION: Final[ContextVar[str]] = ContextVar("conversation", default="")
+"""The conversation that is being worked for, to which a line of the log belongs that names none."""
 
 
 class Trouble(StrEnum):
@@ -91,6 +96,7 @@ class Trouble(StrEnum):
 
     # Clients.
     TOO_MANY_CONNECTIONS = "too_many_connections"
+    UNFINISHED = "too_much_unfinished"
     TOO_MANY_LIVE_LOGS = "too_many_live_logs"
     NO_DESCRIPTORS = "no_descriptors"
     SLOW_CLIENT = "slow_client"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
+import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -21,6 +23,7 @@ LITTLE_ROOM = 4096
 PIECE_SECONDS = 1.0
 PIPELINED = 200
 DEEP = 200_000
+PIECE = "x" * 8192
 STATE = "agent_state_changed"
 SAYS_FORM = "multipart/form-data; boundary=b"
 FORM_BEGIN = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n'
@@ -79,6 +82,21 @@ class BadClients:
         deep = EVENT + '["oh_user_action",' + "[" * 20_000 + "]" * 20_000 + "]"
         odd = EVENT + '["oh_user_action",{"action":"\\ud800","args":{"content":"\\ud800"}}]'
         await self._say_without_end([deep, EVENT + '["oh_user_action",{', "43[]", "42[", EVENT + "[]", odd, PONG])
+
+    async def half_messages(self, count: int, size: int) -> None:
+        """Join, send most of a message in small frames, and never its end."""
+
+        async def most() -> AsyncIterator[str]:
+            for _ in range(size // len(PIECE)):
+                yield PIECE
+            await asyncio.Event().wait()
+
+        async def come() -> None:
+            with suppress(OSError, WebSocketException):
+                async with self.joined() as client:
+                    await client.send(most())
+
+        await asyncio.gather(*(come() for _ in range(count)))
 
     async def silent(self, count: int) -> None:
         """Join, read, and never answer a ping."""
@@ -156,6 +174,66 @@ class BadClients:
             return self._head("POST", path, f"Content-Type: {kind}\r\nContent-Length: {UPLOAD_BYTES}\r\n") + first
 
         await self.open(count, begin, then=b"a")
+
+    async def half_bodies(self, count: int) -> None:
+        """All of a body but its last byte."""
+        body = b'{"initial_user_msg":"' + b"x" * UPLOAD_BYTES
+        post = self._post("/api/conversations", body + b'"}')
+        await self.open(count, lambda: post[:-1])
+
+    async def deep_bodies(self, count: int, size: int) -> None:
+        """JSON that is nested as deeply as it is long, or has as many values, as fast as it is refused."""
+        kinds = cycle([b"[" * size, b'{"a":' * (size // 5), b"[1," + b"1," * (size // 2) + b"1]", b"9" * size])
+        await self._without_end(count, lambda: self._post("/api/conversations", next(kinds)))
+
+    async def bombs(self, count: int, size: int) -> None:
+        """Bodies that are small as they are sent and large when they are unpacked, as fast as they are answered."""
+        bomb = await asyncio.to_thread(_packed, size)
+        packed = "Content-Encoding: gzip\r\n"
+        of_it = f"/api/conversations/{self._id}"
+        kinds = cycle(
+            [
+                self._post("/api/conversations", bomb, more=packed),
+                self._post("/v1/chat/completions", bomb, more=packed),
+                self._post(f"{of_it}/upload-files", FORM_BEGIN + bomb + b"\r\n--b--\r\n", kind=SAYS_FORM, more=packed),
+                self._post("/api/conversations/import/archive", bomb, kind="application/gzip"),
+            ]
+        )
+        await self._without_end(count, lambda: next(kinds))
+
+    async def cut_uploads(self, count: int, size: int) -> None:
+        """Begin to upload a large file, and go in the middle, again and again."""
+        head = self._head(
+            "POST",
+            f"/api/conversations/{self._id}/upload-files",
+            f"Content-Type: {SAYS_FORM}\r\nContent-Length: {2 * size}\r\n",
+        )
+
+        async def upload() -> None:
+            while True:
+                with suppress(OSError):
+                    async with self._connection(head + FORM_BEGIN + bytes(size), None) as raw:
+                        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+                self.answers[0] += 1
+
+        await asyncio.gather(*(upload() for _ in range(count)))
+
+    async def whole(self, count: int, *paths: str) -> None:
+        """Download something large to its end, again and again."""
+        kinds = cycle(paths)
+
+        async def download() -> None:
+            while True:
+                reader, writer = await asyncio.open_connection(HOST, self._port)
+                try:
+                    writer.write(self._get(next(kinds), "Connection: close\r\n"))
+                    self.answers[int((await reader.readline()).split()[1])] += 1
+                    while await reader.read(1_000_000):
+                        pass
+                finally:
+                    writer.close()
+
+        await asyncio.gather(*(download() for _ in range(count)))
 
     async def slow_heads(self, count: int) -> None:
         """A byte of a head each second."""
@@ -256,6 +334,11 @@ class BadClients:
 
 
 Misbehaviour = Callable[[], Awaitable[object]]
+
+
+def _packed(size: int) -> bytes:
+    packer, zeros = zlib.compressobj(9, zlib.DEFLATED, 31), bytes(1_000_000)
+    return b"".join(packer.compress(zeros) for _ in range(size // len(zeros))) + packer.flush()
 
 
 async def _read(client: ClientConnection) -> None:

@@ -100,6 +100,31 @@ class Scene:
             "packets": ("one floods with packets that nobody can read", bad.malformed_packets),
             "requests": ("8 flood with requests that nobody can read", lambda: bad.malformed_requests(8)),
             "ranges": ("8 ask for odd parts of a file", lambda: bad.ranges(8, large)),
+            "half-messages": (
+                f"{lazy} send 15 MB of a message and not its end",
+                lambda: bad.half_messages(lazy, few(15_000_000, 100_000)),
+            ),
+            "half-bodies": (f"{few(400, 5)} send 1 MB but for a byte", lambda: bad.half_bodies(few(400, 5))),
+            "large-heads": (
+                f"{silent} send 60 KB of a head and not its end",
+                lambda: bad.open(silent, lambda: LINE + b"X: " + b"a" * 60_000),
+            ),
+            "deep-bodies": (
+                "8 send 10 MB of nested JSON, many values, or one number",
+                lambda: bad.deep_bodies(8, few(10_000_000, 100_000)),
+            ),
+            "bombs": (
+                "8 send packed bodies of a gigabyte",
+                lambda: bad.bombs(8, few(1_000_000_000, 1_000_000)),
+            ),
+            "cut-uploads": (
+                f"{lazy} upload and go in the middle",
+                lambda: bad.cut_uploads(lazy, few(5_000_000, 10_000)),
+            ),
+            "whole-files": (
+                f"20 download {LARGE // 1024**2} MB, zips and archives to the end",
+                lambda: bad.whole(few(20, 2), large, whole, archive),
+            ),
             "silent": (f"{few(500, 5)} never answer a ping", lambda: bad.silent(few(500, 5))),
             "connections": (f"{silent} open a connection and say nothing", lambda: bad.open(silent, bytes)),
             "half-heads": (f"{silent} send half a head", lambda: bad.open(silent, lambda: LINE)),

@@ -43,6 +43,7 @@ from server.git_providers.request_tools import RequestMaker
 from server.http.gate import Gate
 from server.http.page import page_of
 from server.http.sign_in import SignIn
+from server.http.unfinished import Unfinished
 from server.metrics import ServerMetrics
 from server.openapi import docs_endpoint, openapi_document
 from server.parts import enter_part, make_part, part_class
@@ -75,7 +76,7 @@ from server.session.listening import Listeners
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
-from server.settings.settings import Settings
+from server.settings.settings import MEGABYTE, Settings
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
 
@@ -131,6 +132,13 @@ class Application:
         if hasattr(self, "services"):
             sentence = f"{limit} connections are open, as many as this server takes (max_connections): more are refused"
             self.services.metrics.trouble(Trouble.TOO_MANY_CONNECTIONS, sentence)
+
+    def refused_unfinished(self) -> None:
+        """Count a request or a message that was refused, since too much of them has no end yet."""
+        if hasattr(self, "services"):
+            most = Unfinished.most_bytes // MEGABYTE
+            sentence = f"heads of requests and messages whose ends do not come are {most} MiB: more are refused"
+            self.services.metrics.trouble(Trouble.UNFINISHED, sentence)
 
     def _without_traceback(self, send: Send) -> Send:
         async def send_plain(message: Message) -> None:

@@ -19,6 +19,8 @@ class BadEngine:
     def __init__(self, host: str) -> None:
         self.host = host
         self.delay = 0.0
+        self.late: dict[bytes, float] = {}
+        """By a part of a request's first line: after so long it is passed on."""
         self.refusals: dict[bytes, tuple[int, str]] = {}
         self.requests: list[bytes] = []
         self._answers = asyncio.Event()
@@ -67,7 +69,7 @@ class BadEngine:
                     back.write(_answer(*refusal))
                     await back.drain()
                     raise ConnectionAbortedError
-                await asyncio.sleep(self.delay)
+                await asyncio.sleep(next((late for part, late in self.late.items() if part in line), self.delay))
             await self._answers.wait()
             inner.write(data)
             await inner.drain()

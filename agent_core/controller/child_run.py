@@ -80,9 +80,9 @@ class ChildRun:
                 await asyncio.sleep(STORE_AGAIN_SECONDS)
         except DrydockError as error:
             return TaskReport("", " ".join(str(error).split()))
-        except Exception as error:
+        except Exception:
             logger.exception("the sub-agent %s failed", self.order.name)
-            return TaskReport("", f"It failed: unexpected {type(error).__name__}.")
+            return TaskReport("", "It failed for a reason that nobody has foreseen; the log says which.")
         finally:
             await self._close()
         report = self._round.report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 from uuid import uuid4
 
 from agent_core.agent.critic import CriticBase
@@ -61,6 +62,10 @@ def check_budget(limits: Limits, cost: float) -> None:
         )
 
 
+FAULT: Final = "Something failed that should not, and the log says what. Send a message to try again."
+"""What people are told of an error that nobody has foreseen; its own words are for those who can mend it."""
+
+
 def error_events(error: Exception, detail: str) -> list[AnyEvent]:
     """The events of a failed step, for programs; a stuck agent has not failed, but looped."""
     if isinstance(error, AgentStuckInLoopError):
@@ -92,11 +97,11 @@ def failure_of(error: Exception) -> tuple[str, str]:
         return reason, str(error)
     if isinstance(error, DrydockError):
         return f"{type(error).__name__}: {error}", str(error)
-    text = (
+    reason = (  # the protocol's words
         f"There was an unexpected error while running the agent: {type(error).__name__}."
         " You can refresh the page or ask the agent to try again."
     )
-    return f"RuntimeError: {text}", text
+    return f"RuntimeError: {reason}", FAULT
 
 
 def blind(llm: LLM, state: ControllerState, tools: Collection[str]) -> MessageEvent | None:

@@ -117,8 +117,8 @@ def _whole_characters(value: Any) -> Any:
     return value
 
 
-def from_payload(payload: bytes, event_id: int) -> AnyEvent:
-    """The event that `payload` holds, under its id.
+def from_payload(payload: bytes, event_id: int, conversation_id: str = "") -> AnyEvent:
+    """The event that `payload` holds, under its id, in the log of this conversation.
 
     One of an unknown kind becomes a `ForeignEvent` called ``null``, which nobody is shown: its log stays readable.
     """
@@ -127,8 +127,9 @@ def from_payload(payload: bytes, event_id: int) -> AnyEvent:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
-        text, extra = "event %d cannot be read and is passed over: %s %s", coded(Trouble.EVENT_UNREADABLE)
-        _log.error(text, event_id, place, problem["msg"], extra=extra)
+        text = "event %d of conversation %s cannot be read and is passed over: %s %s"
+        extra = coded(Trouble.EVENT_UNREADABLE, conversation_id)
+        _log.error(text, event_id, conversation_id or "(unknown)", place, problem["msg"], extra=extra)
         return ForeignEvent(id=event_id, name=UNREADABLE, is_action=False)
 
 

@@ -332,7 +332,11 @@ class EventStream:
 
     async def _read(self, after: int, limit: int) -> _Page:
         stored = await self._store.read(self.conversation_id, after=after, limit=limit)
-        page = _Page(from_payload(record.payload, record.id) for record in stored if record.id <= self.last_id)
+        page = _Page(
+            from_payload(record.payload, record.id, self.conversation_id)
+            for record in stored
+            if record.id <= self.last_id
+        )
         self._pages[after, limit] = page
         return page
 
@@ -345,7 +349,7 @@ class EventStream:
         """At most `limit` events with id < `before`, descending."""
         before = min(before, self.last_id + 1)
         stored = await self._store.read_before(self.conversation_id, before=before, limit=limit)
-        return [from_payload(record.payload, record.id) for record in stored]
+        return [from_payload(record.payload, record.id, self.conversation_id) for record in stored]
 
     async def history(self, *, after: int = -1) -> AsyncIterator[AnyEvent]:
         """All events with id > `after` that are stored by now, ascending; ends there."""

@@ -192,7 +192,7 @@ class Events(Sequence[AnyEvent]):
 
     def _read(self, start: int, count: int) -> list[AnyEvent]:
         stored = library_loop().run(self._log.store.read(self._log.conversation_id, after=start - 1, limit=count))
-        return [from_payload(record.payload, record.id) for record in stored]
+        return [from_payload(record.payload, record.id, self._log.conversation_id) for record in stored]
 
 
 class SecretView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
@@ -178,7 +179,10 @@ class DockerWorkspace(SandboxWorkspace):
             data_dir=data_dir,
             network=self.network,
             environment=self.environment,
+            ends_with_owner=not data_dir,
         )
+        with suppress(SandboxError):
+            await provider.remove_abandoned()
         guard = None if data_dir else OwnerGuard(instance_id, self.host)
         return OpenWorkspace(provider.create(spec), provider, guard=guard)
 

@@ -348,7 +348,7 @@ class LLM(LLMConfig):
             except LLMError as error:
                 if isinstance(error, FunctionCallValidationError):
                     raise
-                logger.warning("the fallback %s failed, too: %s", llm.model, error)
+                logger.warning("the fallback %s failed, too: %s", llm.model, error, extra=extra)
             finally:
                 self._metrics.merge(llm.metrics)
         return None

@@ -20,6 +20,8 @@ GIVEN_WORKSPACE = f"{RUNNER_ROOT}/given/workspace"
 
 IDLE_EXIT_SECONDS = 48 * 3600
 """The runner ends when no server attached for two days (its server's data may be deleted); the workspace stays."""
+PROGRAM_IDLE_EXIT_SECONDS = 600
+"""So does one whose sandbox ends with its owner, which holds it all the time; it starts again when it is asked."""
 
 _ROOT_MODE = 0o755
 _UNCHECKED_HASH = (1).to_bytes(4, "little")
@@ -62,6 +64,7 @@ def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0, lo
 def serve_arguments(
     limits: SandboxLimits,
     *,
+    ends_with_owner: bool = False,
     socket: str = SOCKET,
     state_dir: str = STATE_DIR,
     workspace: str = WORKSPACE,
@@ -74,7 +77,7 @@ def serve_arguments(
     """
     return [
         *("serve", "--socket", socket, "--state-dir", state_dir, "--workspace", workspace),
-        *("--idle-exit-seconds", str(IDLE_EXIT_SECONDS)),
+        *("--idle-exit-seconds", str(PROGRAM_IDLE_EXIT_SECONDS if ends_with_owner else IDLE_EXIT_SECONDS)),
         *("--disk-bytes", str(limits.disk), "--disk-entries", str(limits.inodes)),
         *("--own-workspace", "yes" if own_workspace else "no", "--alone", "yes" if alone else "no"),
     ]

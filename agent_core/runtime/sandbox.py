@@ -86,7 +86,7 @@ class SandboxSpec:
         workspace: for providers without images, an absolute folder of this host to work in, seen inside under its own
             path, as its owner; it is nobody's to remove. Empty for a workspace of the sandbox's own.
         ends_with_owner: the sandbox of processes, and `data_dir`, which was made for it alone, end with the process
-            that starts it, however that one ends.
+            that starts it, however that one ends; a container ends when nobody has held it for ten minutes.
     """
 
     conversation_id: str
@@ -223,6 +223,7 @@ LABEL_ROLE = "drydock.role"
 LABEL_CREATION = "drydock.making"
 LABEL_MADE_FROM = "drydock.made-from"
 LABEL_CONFIGURED = "drydock.configured"
+LABEL_PROGRAM = "drydock.program"
 
 WORKSPACE = "/workspace"
 RUNNER_ROOT = "/.drydock"

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, Self
 
 from agent_core.errors import DrydockError
 from agent_core.security.hooks import AgentHook, CommandHook, HookConfig, HookEvent, HookInput, PromptHook
+from agent_core.troubles import Trouble, coded
 
 BLOCKED_EXIT_CODE: Final = 2
 MAX_REASON_CHARS: Final = 10_000
@@ -210,4 +211,5 @@ class Hooks:
     async def _run_unwatched(self, hook: CommandHook, payload: HookInput) -> None:
         result = (await self._run(hook, payload)).result
         if result.error:
-            logger.warning("background hook for %s: %s", payload.event_type, result.error)
+            extra = coded(Trouble.HOOK_FAILED, payload.session_id or "")
+            logger.warning("background hook for %s: %s", payload.event_type, result.error, extra=extra)

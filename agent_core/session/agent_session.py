@@ -462,7 +462,9 @@ class AgentSession:
             if (action := actions.get(self._after)) is not None:
                 await action()
         except SandboxError as error:
-            logger.warning("conversation %s: %s of its sandbox failed: %s", self.conversation_id, self._after, error)
+            where = self.conversation_id
+            extra = coded(Trouble.SANDBOX_NOT_STOPPED, where)
+            logger.warning("conversation %s: %s of its sandbox failed: %s", where, self._after, error, extra=extra)
         finally:
             await self.sandbox.close()
 

@@ -169,7 +169,7 @@ class ReadableLog:
 
     async def page(self, *, after: int = -1) -> list[AnyEvent]:
         stored = await self.store.read(self.conversation_id, after=after, limit=PAGE)
-        return [from_payload(one.payload, one.id) for one in stored]
+        return [from_payload(one.payload, one.id, self.conversation_id) for one in stored]
 
 
 class StoredLog(ReadableLog):
@@ -207,7 +207,7 @@ async def fork_log(
     while after < place:
         records: list[NewEvent] = []
         for one in await source.store.read(source.conversation_id, after=after, limit=min(PAGE, place - after)):
-            event = from_payload(one.payload, one.id)
+            event = from_payload(one.payload, one.id, source.conversation_id)
             branches.fold(event)
             payload = one.payload
             if prompt is not None and isinstance(event, SystemPromptEvent):

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import resource
 import signal
 import socket
-import sys
 import textwrap
-from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import partial
-from typing import Any, ClassVar, Final, TextIO
+from typing import TextIO
 from urllib.parse import quote
 
 import uvicorn
 
-from agent_core.events.masking import SecretMasker
 from agent_core.version import VERSION
 from server.app import Application, create_app
+from server.cli.event_loop import ServerLoop
+from server.cli.process_log import configure_logging
 from server.db.database import Database
 from server.errors import ConfigurationError, broke_off
 from server.http.turnstile import Turnstile
+from server.http.unfinished import Unfinished
 from server.http.uvicorn_protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
 from server.settings.settings import DEMO_MODEL, Settings
 from server.settings.text_fields import passwords_of, shown_address
@@ -39,19 +37,11 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_US
 SANDBOX_SECONDS = 3.0
 CONNECTION_GRACE_SECONDS = 2
 LINE_WIDTH = 110
-_QUIET = ("engineio", "socketio", "sqlalchemy", "alembic", "httpx", "httpcore", "docker", "urllib3", "asyncio")
-_STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
-
-LOOKUP_THREADS: Final = 32
-"""Of the event loop's library, which makes all of them at once when the first is needed."""
 
 
 def serve(settings: Settings, out: TextIO) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit status. A `DrydockError` says why it cannot start."""
     os.umask(0o077)  # whatever is written from here on is this user's alone
-    # Half of them look names up, and each new connection to a model needs one for a moment, also to an address: with
-    # the four that there are otherwise, two names that nobody answers for would keep everybody's models waiting.
-    os.environ.setdefault("UV_THREADPOOL_SIZE", str(LOOKUP_THREADS))
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
     secrets += passwords_of(settings.llm_base_url or "")
     log_masker = configure_logging(settings, secrets=secrets)
@@ -61,17 +51,19 @@ def serve(settings: Settings, out: TextIO) -> int:
     log_masker.add([app.token] if app.token else [])
     listener = _bind(settings)
     limit = settings.max_connections or int(_descriptors() * DESCRIPTORS_FOR_CLIENTS)
+    unfinished = Unfinished(app.refused_unfinished)
     protocol = partial(
         BoundedHttpProtocol,
         max_connections=limit,
         on_crowded=partial(app.crowded, limit),
         upgrades=Turnstile(),
+        unfinished=unfinished,
     )
     config = uvicorn.Config(
         app,
-        loop="uvloop",
+        loop=f"{ServerLoop.__module__}:{ServerLoop.__name__}",
         http=protocol,  # type: ignore[arg-type] # uvicorn only calls it
-        ws=BoundedWebSocketProtocol,
+        ws=partial(BoundedWebSocketProtocol, unfinished=unfinished),  # type: ignore[arg-type]
         ws_max_size=app.socket_limits.max_transport_bytes,
         ws_per_message_deflate=False,
         lifespan="on",
@@ -228,69 +220,3 @@ def _database(database: Database) -> str:
     if url.get_backend_name() == "sqlite":
         return f"SQLite, {url.database}"
     return url.render_as_string(hide_password=True)
-
-
-def configure_logging(settings: Settings, *, secrets: Iterable[str] = ()) -> SecretMasker:
-    """Send the process's log to standard error as the settings say; returns its masker, which takes more values."""
-    masker = SecretMasker(secrets)
-    handler = logging.StreamHandler(sys.stderr)
-    if settings.log_format == "json":
-        handler.setFormatter(JsonFormatter(masker))
-    else:
-        handler.setFormatter(TextFormatter(masker, colour=sys.stderr.isatty()))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    handler.setLevel(settings.log_level.upper())
-    root.setLevel(min(handler.level, logging.INFO))  # what is not shown may be counted
-    # It warns of each body that it cannot read; the client is told that, and nobody else has anything to do about it.
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(logging.DEBUG if settings.log_level == "debug" else logging.WARNING)
-    return masker
-
-
-class TextFormatter(logging.Formatter):
-    """``12:34:56 warning  server.sockets: text``, in colour on a terminal."""
-
-    _COLOURS: ClassVar[dict[int, str]] = {
-        logging.WARNING: "\x1b[33m",
-        logging.ERROR: "\x1b[31m",
-        logging.CRITICAL: "\x1b[31m",
-    }
-
-    def __init__(self, masker: SecretMasker, *, colour: bool) -> None:
-        super().__init__()
-        self._masker = masker
-        self._colour = colour
-
-    def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
-        level = record.levelname.lower()
-        text = f"{time} {level:<8} {record.name}: {record.getMessage()}"
-        if (code := getattr(record, "code", None)) is not None:
-            text += f" [{code}]"
-        if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        text = self._masker.text(text)
-        start = self._COLOURS.get(record.levelno, "") if self._colour else ""
-        return f"{start}{text}\x1b[0m" if start else text
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the record's extra fields, and the traceback if any."""
-
-    def __init__(self, masker: SecretMasker) -> None:
-        super().__init__()
-        self._masker = masker
-
-    def format(self, record: logging.LogRecord) -> str:
-        data: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        data |= {key: value for key, value in vars(record).items() if key not in _STANDARD and key not in data}
-        if record.exc_info:
-            data["traceback"] = self.formatException(record.exc_info)
-        return self._masker.text(json.dumps(data, default=str, ensure_ascii=False))

@@ -129,8 +129,8 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
             "where it repeats: its memory, the kernel's log",
         ),
         Trouble.SANDBOX_DISK_LIMIT: Row(
-            "a sandbox has written more than it may, and is stopped",
-            "`STATUS$ERROR_DISK_LIMIT`",
+            "a sandbox has written more than it may: what wrote was ended, or it is stopped",
+            "`STATUS$ERROR_DISK_LIMIT` and why",
             "`sandbox_disk_mb`, or its user removes files",
         ),
         Trouble.ACTION_FAILED: Row(
@@ -140,7 +140,7 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         ),
         Trouble.ACTION_STOPPED: Row("an action was ended before it was done, mostly by its user", _ANSWER, "nothing"),
         Trouble.SANDBOX_NOT_STOPPED: Row(
-            "the sandbox of an unloaded conversation could not be stopped", _NOTHING, "what the line says"
+            "a sandbox could not be stopped, paused or frozen", _NOTHING, "what the line says"
         ),
         Trouble.SANDBOX_NOT_REMOVED: Row(
             "the sandbox of a deleted conversation could not be removed", _NOTHING, "nothing: tried every 30 s"
@@ -209,6 +209,11 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         ),
         Trouble.SLOW_CLIENT: Row(
             "a client took nothing for a minute, and is cut (level info)", "it connects again and misses nothing", "it"
+        ),
+        Trouble.UNFINISHED: Row(
+            "heads and messages whose ends do not come are more than 256 MiB, and one more is refused",
+            "503 with `Retry-After`; who has a WebSocket is cut, connects again and misses nothing",
+            "who are these clients?",
         ),
         Trouble.WRONG_CLIENT: Row(
             "a client sent what is no packet, or much before it had joined, and is cut (level info)",

@@ -277,7 +277,7 @@ async def take_once(
         refusals=REFUSALS,
     )
     (stored,) = await store.read(conversation_id, after=answer[_EVENT_ID] - 1, limit=1)
-    return from_payload(stored.payload, stored.id)
+    return from_payload(stored.payload, stored.id, conversation_id)
 
 
 async def _find(store: EventStore, conversation_id: str, key: str | None, *, after: int) -> int | None:
@@ -285,6 +285,6 @@ async def _find(store: EventStore, conversation_id: str, key: str | None, *, aft
     while page := await store.read(conversation_id, after=after, limit=PAGE):
         for stored in page:
             after = stored.id
-            if mark in stored.payload and from_payload(stored.payload, stored.id).client_key == key:
+            if mark in stored.payload and from_payload(stored.payload, stored.id, conversation_id).client_key == key:
                 return stored.id
     return None

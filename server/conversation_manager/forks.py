@@ -22,7 +22,7 @@ from server.errors import status_of
 from server.session.agents.agent_sessions import OWN_SERVERS, opened_servers, sealed_servers
 from server.session.agents.models import LLM_PROFILE
 from server.session.agents.programs import PROGRAM, ProgramSettings, opened_program, sealed_program
-from server.session.crash_guard import LIFE
+from server.session.crash_guard import HELD_BACK, LIFE
 from server.session.sandboxes import OTHER_SANDBOXES
 from server.session.titles import default_title
 from server.session.unfinished import seed_of, unfinished_conversation, waiting_files
@@ -61,6 +61,7 @@ async def fork_conversation(
         created_at=now,
         last_updated_at=now,
         agent_state=None,
+        waiting_number=None,
         sandbox=None,
         pr_number=(),
         options=_options(database, source, new_id, program),
@@ -121,8 +122,10 @@ async def sandbox_of(manager: ConversationManager, conversation_id: str) -> Sand
     """The sandbox of a conversation, which is started if need be; `SandboxError`: it does not come up in time."""
     if (present := manager.sandbox(conversation_id)) is not None:
         return present
+    if (live := manager.live(conversation_id)).runtime_status == HELD_BACK:
+        raise SandboxError(f"The sandbox of conversation {conversation_id} is not started. {live.runtime_warning}")
     await manager.maybe_start_agent_loop(conversation_id)
-    problem, code = f"did not come up within {START_SECONDS:g} s", ""
+    problem, code = "", ""
     with suppress(TimeoutError):
         async with asyncio.timeout(START_SECONDS):
             while (sandbox := manager.sandbox(conversation_id)) is None:
@@ -133,6 +136,9 @@ async def sandbox_of(manager: ConversationManager, conversation_id: str) -> Sand
                     if live.failure is not None and status_of(live.failure) != 500:
                         problem, code = f"could not be started: {live.failure}", getattr(live.failure, "code", "")
                     break
+                problem = f"did not come up within {START_SECONDS:g} s"
+                if live.place is not None:
+                    problem += f" ({live.place.text.rstrip('.')})"
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 return sandbox

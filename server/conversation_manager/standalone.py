@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from agent_core.errors import DISK_FULL, STORAGE_UNAVAILABLE, DrydockError, EventStoreError, SandboxError
 from agent_core.events.branches import Rewind
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
+from agent_core.events.control import AgentState
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
@@ -38,7 +38,7 @@ from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.memory_ceiling import LOOK_SECONDS, give_back, give_back_freed, server_memory
 from server.session.recorder import BUSY_STATES
-from server.session.recovery import find_unattended, interrupted, resume_interrupted
+from server.session.recovery import Recovery, find_unattended, interrupted
 from server.session.run_queue import QueuePlace, RunQueue
 from server.session.sandboxes import ENGINE_UNAVAILABLE
 from server.session.titles import TitleKeeper
@@ -54,10 +54,6 @@ ENGINE_LONGEST_SECONDS: Final = 600.0
 
 MAX_PAUSE_SECONDS: Final = 60.0
 STOPPED = StatusNotice("STATUS$STOPPED", "The conversation was stopped. Send a message to go on with it.")
-_STOPPED = (
-    ChangeAgentState(agent_state=AgentState.STOPPED, source="user"),
-    AgentStateChanged(agent_state=AgentState.STOPPED),
-)
 FIRST_WAIT_SECONDS: Final = 0.5
 LONGEST_WAIT_SECONDS: Final = 60.0
 START_AGAIN_SECONDS: Final = 1.0
@@ -100,7 +96,7 @@ class StandaloneConversationManager(ConversationManager):
             parts.database.events,
             retry_seconds=settings.held_back_seconds if settings.resume_on_start else 0,
             tell=self._write_down,
-            take_up=self._take_up,
+            take_up=self._resume_in_turn,
             metrics=parts.metrics,
         )
         self.queue = RunQueue(
@@ -112,6 +108,7 @@ class StandaloneConversationManager(ConversationManager):
             on_turn=self._on_turn,
             metrics=parts.metrics,
         )
+        self._recovery = Recovery(self._take_up, self.queue, self.guard, concurrency=settings.resume_concurrency)
 
     async def __aenter__(self) -> Self:
         metrics = self.parts.metrics
@@ -166,7 +163,7 @@ class StandaloneConversationManager(ConversationManager):
             session.connections.add(connection_id)
             self._by_connection[connection_id] = session
             try:
-                await session.load()
+                await session.look()
             except BaseException:
                 await self.leave(connection_id)
                 raise
@@ -227,14 +224,14 @@ class StandaloneConversationManager(ConversationManager):
     # --- life ---
 
     async def maybe_start_agent_loop(self, conversation_id: str) -> LiveConversation:
-        self.guard.release(conversation_id)
         self.parts.sandboxes.check_room()
-        return await self._take_up(conversation_id)
+        await self._take_up(conversation_id)
+        self.guard.release(conversation_id)
+        return self.live(conversation_id)
 
-    async def _take_up(self, conversation_id: str) -> LiveConversation:
+    async def _take_up(self, conversation_id: str) -> None:
         with self._using(conversation_id) as session:
             await session.restart_if_failed()
-            return self.live(conversation_id)
 
     async def stop(self, conversation_id: str) -> LiveConversation:
         before = self.live(conversation_id)
@@ -257,8 +254,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _write_stopped(self, session: WebSession) -> None:
         try:
-            await session.write_down(_STOPPED, self.parts.database.events)
-            await self._conversations.update(session.conversation_id, agent_state=AgentState.STOPPED.value)
+            await session.halt(AgentState.STOPPED, STOPPED)
         except EventStoreError as error:
             problem = "Stopped, but that cannot be stored, so the server's next start would take it up; stop it again"
             raise EventStoreError(f"{problem}: {error}", code=error.code) from error
@@ -291,7 +287,7 @@ class StandaloneConversationManager(ConversationManager):
                     del self._sessions[conversation_id]
 
     def _is_used(self, conversation_id: str) -> bool:
-        waits = self.queue.place(conversation_id) is not None or self.guard.is_held(conversation_id)
+        waits = self.queue.is_coming_up(conversation_id) or self.guard.is_held(conversation_id)
         return waits or conversation_id in self._sessions or self._kept[conversation_id] > 0
 
     @contextmanager
@@ -311,7 +307,8 @@ class StandaloneConversationManager(ConversationManager):
         try:
             await self.delete(conversation_id)
         except EventStoreError as error:
-            logger.warning("conversation %s, which could not be begun, is deleted later: %s", conversation_id, error)
+            text = f"it could not be begun, and is deleted later: {error}"
+            self.parts.metrics.trouble(Trouble.OTHER, text, conversation_id)
         else:
             self._unwanted.discard(conversation_id)
 
@@ -468,7 +465,8 @@ class StandaloneConversationManager(ConversationManager):
             if not await session.unload_if(condition, sandbox="pause"):
                 return
         except DrydockError as error:
-            logger.warning("conversation %s: its session did not end well: %s", session.conversation_id, error)
+            text = f"its session did not end well: {error}"
+            self.parts.metrics.trouble(Trouble.OTHER, text, session.conversation_id)
         logger.info("unloaded conversation %s: %s", session.conversation_id, reason)
         if not session.is_loaded:
             self._unattended_since[session.conversation_id] = time.monotonic()
@@ -552,8 +550,13 @@ class StandaloneConversationManager(ConversationManager):
         self._to_start.discard(conversation_id)
 
     async def _recover(self) -> None:
-        left, concurrency = await interrupted(self._conversations), self.parts.settings.resume_concurrency
-        await resume_interrupted(left, self._take_up, self.queue, self.guard, concurrency=concurrency)
+        await self._recovery.resume_all(await interrupted(self._conversations))
+
+    async def _resume_in_turn(self, conversation_id: str) -> None:
+        """Have it taken up in its turn, which is behind all who wait."""
+        if (record := await self._conversations.get(conversation_id)) is not None:
+            ticket = self.queue.ticket(conversation_id, record.user_id)
+            self._own(partial(self._recovery.resume, record, ticket), name=f"resume:{conversation_id}")
 
     async def _find_unattended(self) -> None:
         async for conversation_id in find_unattended(self._conversations, self.parts.sandboxes):
@@ -564,7 +567,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _write_down(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:
         with self._using(conversation_id) as session:
-            await session.write_down(events, self.parts.database.events)
+            await session.write_down(events)
 
     async def _suspend(self, session: WebSession) -> None:
         """End it for now. What is at work goes on in its sandbox; a sandbox at rest does not stay behind running."""
@@ -578,7 +581,8 @@ class StandaloneConversationManager(ConversationManager):
         try:
             record = await self._conversations.get(conversation_id)
         except DrydockError as error:
-            logger.warning("the sandbox of conversation %s could not be stopped: %s", conversation_id, error)
+            text = f"its sandbox could not be stopped: {error}"
+            self.parts.metrics.trouble(Trouble.SANDBOX_NOT_STOPPED, text, conversation_id)
             return
         if record is not None and record.agent_state not in BUSY_STATES:
             await self.parts.sandboxes.stop(record)
@@ -595,6 +599,7 @@ class StandaloneConversationManager(ConversationManager):
                 owner=self,
                 agents=self.parts.agents,
                 conversations=self._conversations,
+                events=self.parts.database.events,
                 listeners=self.parts.listeners,
                 metrics=self.parts.metrics,
             )

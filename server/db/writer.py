@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import STORAGE_UNAVAILABLE, StaleOwnerError
+from agent_core.troubles import Trouble, coded
 from server.auth.secrets import SecretBox
 from server.db import event_rows
 from server.db.engine import Engines, InsertEvents
@@ -213,7 +214,8 @@ class Writer:
                 raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
                 self._note(error)
-                _log.warning("an append to conversation %s could not be stored: %s", item.log, explain(error))
+                text, extra = "an append to conversation %s could not be stored: %s", coded(Trouble.OTHER, item.log)
+                _log.warning(text, item.log, explain(error), extra=extra)
                 await self._recover([item])
                 _fail(item, database_error("The event could not be stored", error))
 

@@ -36,7 +36,9 @@ SERVER_INFO: Final = "/server_info"
 """Path that tells strangers what this is, and no more; with the token, how it does. A wrong one is refused."""
 
 _LARGE: Final = 1024 * 1024
-"""Bytes of a body after which it is looked whether there is memory for more of it, and again after as many more."""
+"""Bytes of all bodies after which it is looked whether there is memory for more, and again after as many more."""
+_SMALL: Final = 64 * 1024
+"""A body is not refused for that before it is larger: what is small ends things, too."""
 
 _TOO_SLOW: Final = "The request did not come in time; send it again, over a faster connection or in smaller pieces."
 _ENDED: Final = (
@@ -92,6 +94,7 @@ class Gate:
         self._scripts = scripts
         self._keeper = keeper or Doorkeeper(authenticator)
         self._origins = origins
+        self._unlooked = 0
         self._limiter = RateLimiter(settings.requests_per_second)
         self._max_body = ("max_request_bytes", settings.max_request_bytes)
         self._max_upload = ("max_upload_bytes", settings.max_upload_bytes)
@@ -126,24 +129,26 @@ class Gate:
             response.raw_headers.extend(extra)
             await response(scope, receive, guarded_send)
             return
-        received = looked_at = 0
+        received = 0
         started = False
         is_whole = False
         pace = _Pace()
 
         async def counted_receive() -> Message:
-            nonlocal received, looked_at, is_whole
+            nonlocal received, is_whole
             if is_whole:
                 return await receive()
             try:
                 message = await pace.next(receive, received)
             except TimeoutError:
                 raise _BodyRefusedError(408, _TOO_SLOW, {"connection": "close"}) from None
-            received += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            received += size
             if received > self._limit(path)[1]:
                 raise _BodyRefusedError(413, self._too_large(path)["detail"])
-            if received > looked_at + _LARGE and not path.endswith(UPLOADS):
-                looked_at = received
+            self._unlooked += 0 if path.endswith(UPLOADS) else size
+            if self._unlooked > _LARGE and received > _SMALL and not path.endswith(UPLOADS):
+                self._unlooked = 0
                 if problem := self._shortage():
                     raise _BodyRefusedError(503, problem, {"retry-after": "5", "connection": "close"})
             is_whole = not message.get("more_body", False)

@@ -17,6 +17,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from server.http.turnstile import Turnstile
+from server.http.unfinished import TOO_MUCH, Unfinished
 
 CONTROL_KEY: Final = "drydock.control"
 """Names the `WebSocketControl` of a WebSocket among the scope's extensions."""
@@ -75,8 +76,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     A head (or trailers) too large is answered 431, a late one 408, what is no HTTP 400; then the connection ends.
     Bodies are not bounded here, except that the rest of an answered one has the time of a head. Who comes beyond
-    `max_connections` of all clients together, with WebSockets, is answered 503, and `on_crowded` called. WebSockets
-    begin one after the other, through `upgrades`.
+    `max_connections` of all clients together, with WebSockets, is answered 503, and `on_crowded` called; so is who goes
+    on with a head when all that are `unfinished` are too much. WebSockets begin one after the other (`upgrades`).
     """
 
     max_head_bytes: ClassVar[int] = 64 * 1024
@@ -96,10 +97,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         max_connections: int = sys.maxsize,
         on_crowded: Callable[[], None] = lambda: None,
         upgrades: Turnstile | None = None,
+        unfinished: Unfinished | None = None,
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self._upgrades = upgrades or Turnstile()
+        self._unfinished = unfinished or Unfinished()
+        self._counted = 0
         self._max_connections = max_connections
         self._on_crowded = on_crowded
         self._pieces: deque[bytes] = deque()
@@ -125,6 +129,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._end_limit()
         self._watch.end()
         self._pieces.clear()
+        self._count(0)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -177,6 +182,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Hand the connection over, when its turn has come."""
         self._pieces.clear()
         self._watch.end()
+        self._count(0)
         self.flow.pause_reading()
         self._upgrades.enter(self._upgrade)
 
@@ -207,8 +213,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
                 self._refuse(
                     431, f"the head of the request is larger than {self.max_head_bytes} bytes; send less in it"
                 )
+        if not self._count(0 if self._is_in_body or self._is_refused else self._loose_bytes):
+            self._refuse(503, TOO_MUCH, b"retry-after: %d\r\n" % CROWDED_SECONDS)
         if self._loose_bytes and not (self._is_in_body or self._is_refused):
             self._limit_time()
+
+    def _count(self, now: int) -> bool:
+        before, self._counted = self._counted, now
+        return self._unfinished.grew(before, now)
 
     def _limit_time(self) -> None:
         if self._timer is None:
@@ -269,15 +281,18 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket: small messages until the application says more (`take`), and never what nobody reads.
 
     Frames beyond `frames_per_second`, pings too, wait in the client's buffers, so that one connection cannot take all
-    of the event loop's time. In the scope's extensions it is its `WebSocketControl`.
+    of the event loop's time. Who goes on with a message when all that are `unfinished` are too much is cut. In the
+    scope's extensions it is its `WebSocketControl`.
     """
 
     frames_at_once: ClassVar[int] = 1000
     frames_per_second: ClassVar[float] = 500.0
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, unfinished: Unfinished | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         self.take(MAX_JOINING_BYTES)
+        self._unfinished = unfinished or Unfinished()
+        self._counted = self._in_frames = 0
         self._watch = WriteWatch(self.loop)
         self._pieces: deque[bytes] = deque()
         self._next: TimerHandle | None = None
@@ -318,11 +333,14 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
 
     def handle_events(self) -> None:
         self._credit -= len(self.conn.events)
+        came = sum(len(getattr(event, "data", b"")) for event in self.conn.events)  # a request has none
         super().handle_events()
+        self._in_frames = self._in_frames + came if self.frames else 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._watch.end()
         self._pieces.clear()
+        self._count(0)
         if self._next is not None:
             self._next.cancel()
             self._next = None
@@ -351,12 +369,18 @@ class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
         self._next = None
         if self._pieces and not self.transport.is_closing():
             super().data_received(self._pieces.popleft())
+            if not self._count(self._in_frames + len(self.conn.reader.buffer)):
+                self.transport.abort()
         wait = self._wait()
         if self._pieces or wait:
             self.transport.pause_reading()
             self._next = self.loop.call_later(wait, self._parse)
         else:
             self._read_on()
+
+    def _count(self, now: int) -> bool:
+        before, self._counted = self._counted, now
+        return self._unfinished.grew(before, now)
 
     def _wait(self) -> float:
         now = self.loop.time()

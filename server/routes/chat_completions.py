@@ -356,7 +356,7 @@ async def _place(services: Services, identity: Identity, history: ChatHistory, c
 async def _went_on(services: Services, known: ChatTurn) -> bool:
     """Whether the conversation is no longer where that answer left it: then this is another way to go on from it."""
     after = await services.database.events.read(known.conversation_id, after=known.event_id, limit=_LOOK_BEHIND)
-    events = (from_payload(record.payload, record.id) for record in after)
+    events = (from_payload(one.payload, one.id, known.conversation_id) for one in after)
     return len(after) == _LOOK_BEHIND or any(
         isinstance(event, Rewind) or (isinstance(event, MessageEvent) and event.source == "user") for event in events
     )
@@ -389,7 +389,7 @@ async def _user_event(
 
 async def _agent_state(services: Services, conversation_id: str) -> AgentState | None:
     newest = await services.database.events.read_before(conversation_id, before=2**63 - 1, limit=_LOOK_BEHIND)
-    events = (from_payload(record.payload, record.id) for record in newest)
+    events = (from_payload(one.payload, one.id, conversation_id) for one in newest)
     return next((event.agent_state for event in events if isinstance(event, AgentStateChanged)), None)
 
 

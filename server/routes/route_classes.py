@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from agent_core.troubles import CONVERSATION
 from server.errors import SENT
 from server.http.files import IN_DOCUMENT, tagged
 from server.wire.errors import WireError
@@ -49,6 +50,7 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
+            CONVERSATION.set(request.path_params.get("conversation_id", ""))
             strict = _StrictRequest(request.scope, request.receive)
             strict.max_values = self.max_values
             is_json = self.body_field is None or _is_json(request.headers.get("content-type", ""))

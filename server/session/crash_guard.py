@@ -127,31 +127,37 @@ class CrashGuard:
                 raise
         return record.id in self._held
 
+    def failures(self, conversation_id: str) -> int:
+        """How many of its last lives came to nothing, as far as it was judged."""
+        judged = self._judged.get(conversation_id)
+        if judged is None or not judged.done() or judged.cancelled() or judged.exception() is not None:
+            return 0
+        return judged.result().fruitless + judged.result().waiting
+
     async def admit(self, record: ConversationRecord) -> None:
-        """Wait until a life of it may begin, and write down that it does; at once where it was not at work before."""
+        """Wait until a life of it may `begin`; at once where it was not at work before."""
         if record.agent_state not in _BUSY:
             return
         await self.until_released(record)
-        if record.id in self._lives:
-            return
-        if (judging := self._judged.get(record.id)) is None:  # it has come to rest meanwhile
+        judging = self._judged.get(record.id)
+        if record.id in self._lives or judging is None:  # it has begun, or come to rest, meanwhile
             return
         life = await judging
         if life.is_suspect:
             await self._begin_trial(record.id, life)
-        if record.id in self._lives or record.id not in self._judged:  # somebody else has waited, or nobody has to
+
+    async def begin(self, conversation_id: str) -> None:
+        """Write down that a life of it begins that was admitted; nothing where that was done, or needs not be."""
+        if conversation_id in self._lives or (judging := self._judged.get(conversation_id)) is None:
             return
-        self._lives[record.id] = life
-        await self._begin(record.id, life)
+        life = self._lives[conversation_id] = await judging
+        since = await self._events.last_ids(conversation_id)
+        await self._write(conversation_id, replace(life, since=since, found_running=False, under_way=True))
 
     async def until_released(self, record: ConversationRecord) -> None:
         """Wait while it is held back."""
         if await self.holds_back(record):
             await self._held[record.id].released.wait()
-
-    async def _begin(self, conversation_id: str, life: Life) -> None:
-        since = await self._events.last_ids(conversation_id)
-        await self._write(conversation_id, replace(life, since=since, found_running=False, under_way=True))
 
     async def _hold_or_let_go(self, record: ConversationRecord) -> Life:
         stored = record.options.get(LIFE)
@@ -189,7 +195,7 @@ class CrashGuard:
         """Whether its agent has made no step since it was loaded the last time; no life of it is stored."""
         last = await self._events.last_id(conversation_id)
         for stored in await self._events.read_before(conversation_id, before=last + 1, limit=TAIL):
-            event = from_payload(stored.payload, stored.id)
+            event = from_payload(stored.payload, stored.id, conversation_id)
             if is_step(event.kind, event.source):
                 return False
             if isinstance(event, AgentStateChanged) and event.agent_state is AgentState.LOADING:
@@ -199,7 +205,7 @@ class CrashGuard:
     async def _begin_trial(self, conversation_id: str, life: Life) -> None:
         async with self._one_at_a_time:
             await self._until_verdict()
-            if conversation_id not in self._lives:
+            if conversation_id in self._judged and conversation_id not in self._lives:  # nobody's end was waited for
                 self._on_trial, self._verdict = conversation_id, asyncio.Event()
                 share = ALL_TRIALS_SECONDS / max(self._suspects, 1)
                 self._trial_seconds = TRIAL_SECONDS if life.is_loop else min(TRIAL_SECONDS, share)

@@ -31,39 +31,58 @@ async def interrupted(conversations: ConversationRepository) -> list[Conversatio
     return await conversations.in_states(busy)
 
 
-async def resume_interrupted(
-    records: Sequence[ConversationRecord],
-    start: Callable[[str], Awaitable[object]],
-    queue: RunQueue,
-    guard: CrashGuard,
-    *,
-    concurrency: int,
-) -> None:
-    """Open the queue, and start these conversations, `concurrency` at a time, each when its turn has come.
+class Recovery:
+    """Starts conversations that were at work before, each when its turn has come, `concurrency` at a time."""
 
-    Those that were at work go before those that waited, which keep their order, and both before whoever comes new. What
-    the `guard` holds back is left out, and suspects come one after the other.
-    """
-    gate = asyncio.Semaphore(concurrency)
-    # A stop or a removal takes the ticket away from now on. Who is held back may be open: then its session has it, too.
-    tickets = [queue.ticket(record.id, record.user_id) for record in records]
+    def __init__(
+        self, start: Callable[[str], Awaitable[object]], queue: RunQueue, guard: CrashGuard, *, concurrency: int
+    ) -> None:
+        self._start = start
+        self._queue = queue
+        self._guard = guard
+        self._gate = asyncio.Semaphore(concurrency)
 
-    async def resume(record: ConversationRecord, ticket: Ticket) -> None:
+    async def resume_all(self, records: Sequence[ConversationRecord]) -> None:
+        """Open the queue, and start these.
+
+        Those that were at work go before those that waited, which keep their order, and both before whoever comes new.
+        What the guard holds back is left out, and suspects come one after the other, those with the fewest failures
+        first: where somebody else ends the server again and again, it is not always the same one's turn then.
+        """
+        guard, queue = self._guard, self._queue
+        # A stop or a removal takes the ticket away from now on. Who is held back may be open, and has it then, too.
+        tickets = [queue.ticket(record.id, record.user_id) for record in records]
+        if records:
+            extra = coded(Trouble.INTERRUPTED, times=len(records))
+            which = ", ".join(record.id for record in records[:_NAMED]) + ", …" * (len(records) > _NAMED)
+            logger.info("resuming %d conversations that were at work: %s", len(records), which, extra=extra)
+            await queue.begin_after(max(record.waiting_number or 0 for record in records))
+        await asyncio.gather(*map(guard.holds_back, records), return_exceptions=True)  # what fails here is told below
+        async with asyncio.TaskGroup() as group:
+            pairs = zip(records, tickets, strict=True)
+            for record, ticket in sorted(pairs, key=lambda pair: guard.failures(pair[0].id)):
+                resuming = self.resume(record, ticket, number=record.waiting_number or 0)
+                group.create_task(resuming, name=f"resume:{record.id}")
+            await asyncio.sleep(0)  # each takes its place
+            queue.open()
+
+    async def resume(self, record: ConversationRecord, ticket: Ticket, *, number: int | None = None) -> None:
+        """Start this one, at its place (`number`) or behind all who wait; not while it is held back."""
         try:
-            while not await has_begun(record, ticket):  # noqa: ASYNC110 - a disk says nothing by itself
+            while not await self._has_begun(record, ticket, number):  # noqa: ASYNC110 - a disk says nothing by itself
                 await asyncio.sleep(AGAIN_SECONDS)
         except PlaceLostError:
             return  # stopped, or removed
         except Exception as error:
-            queue.leave(ticket)
+            self._queue.leave(ticket)
             bug = None if isinstance(error, DrydockError) else error  # or a record that cannot be read
             extra = coded(Trouble.NOT_RESUMED, record.id)
             logger.warning("conversation %s could not be resumed: %s", record.id, error, exc_info=bug, extra=extra)
 
-    async def has_begun(record: ConversationRecord, ticket: Ticket) -> bool:
+    async def _has_begun(self, record: ConversationRecord, ticket: Ticket, number: int | None) -> bool:
         try:
-            if not await guard.holds_back(record):
-                await take_up(record, ticket)
+            if not await self._guard.holds_back(record):
+                await self._take_up(record, ticket, number)
         except EventStoreError as error:
             if not error.code:
                 raise
@@ -72,26 +91,15 @@ async def resume_interrupted(
             return False
         return True
 
-    async def take_up(record: ConversationRecord, ticket: Ticket) -> None:
-        await queue.enter(ticket, to_work=True, number=record.waiting_number or 0)
-        await guard.admit(record)
-        async with gate:
+    async def _take_up(self, record: ConversationRecord, ticket: Ticket, number: int | None) -> None:
+        await self._queue.enter(ticket, to_work=True, number=number)
+        await self._guard.admit(record)
+        async with self._gate:
             if ticket.is_void:
-                await guard.came_to_rest(record.id)
+                await self._guard.came_to_rest(record.id)
             else:
-                await start(record.id)
-
-    if records:
-        extra = coded(Trouble.INTERRUPTED, times=len(records))
-        which = ", ".join(record.id for record in records[:_NAMED]) + ", …" * (len(records) > _NAMED)
-        logger.info("resuming %d conversations that were at work: %s", len(records), which, extra=extra)
-        queue.begin_after(max(record.waiting_number or 0 for record in records))
-    await asyncio.gather(*map(guard.holds_back, records), return_exceptions=True)  # what fails here is told below
-    async with asyncio.TaskGroup() as group:
-        for record, ticket in zip(records, tickets, strict=True):
-            group.create_task(resume(record, ticket), name=f"resume:{record.id}")
-        await asyncio.sleep(0)  # each takes its place
-        queue.open()
+                await self._guard.begin(record.id)  # not before: who waits at the gate has no life yet
+                await self._start(record.id)
 
 
 async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> AsyncIterator[str]:

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from agent_core.errors import DrydockError
-from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN
-from agent_core.troubles import Trouble
+from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN, StatusNotice
+from agent_core.troubles import Trouble, coded
 from server.db.repositories.conversations import ConversationRepository
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
@@ -36,6 +36,11 @@ class QueuePlace(NamedTuple):
     position: int
     status: str
     text: str
+
+    @property
+    def notice(self) -> StatusNotice:
+        # The protocol's own id is an error's, which is what its clients show.
+        return StatusNotice(self.status, self.text, "error" if self.status == TOO_MANY_CONVERSATIONS else "info")
 
 
 class Ticket:
@@ -64,7 +69,6 @@ class _Waiting:
         self.to_work = to_work
         self.admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiters = 0
-        self.place: QueuePlace | None = None
         self.told: QueuePlace | None = None
         self.is_kept = False
 
@@ -106,6 +110,8 @@ class RunQueue:
         self._metrics = metrics
         self._tickets: dict[str, Ticket] = {}
         self._queue: dict[Ticket, _Waiting] = {}
+        self._shown: tuple[float, dict[Ticket, QueuePlace]] | None = None
+        """The places of all, since when; None where somebody has come, gone or passed another since."""
         self._up = 0
         self._working = Counter[str]()
         self._served = Counter[str]()
@@ -170,6 +176,7 @@ class RunQueue:
             waiting.is_kept = number is not None
             if number is not None:
                 self._conversations.touch(ticket.conversation_id, waiting_number=number)
+        self._shown = None
         # Who waits already lacked something when it was last looked, and nothing has been freed since.
         if not self._lack(waiting):
             self._admit()
@@ -188,7 +195,7 @@ class RunQueue:
         waiting = self._queue.get(ticket)
         if waiting is None or not waiting.to_work:
             return False
-        waiting.to_work = False
+        waiting.to_work, self._shown = False, None
         self._conversations.touch(ticket.conversation_id, waiting_number=None)
         self._news.set()
         return True
@@ -222,19 +229,21 @@ class RunQueue:
             self._conversations.touch(waiting.ticket.conversation_id, waiting_number=None)
 
     def _freed(self) -> None:
-        self._rested_at = time.monotonic()
+        self._rested_at, self._shown = time.monotonic(), None
         self._admit()
         self._news.set()
 
     # --- facts ---
 
     def place(self, conversation_id: str) -> QueuePlace | None:
-        """The place in the queue of a conversation that waits; None where it does not."""
+        """The place in the queue of a conversation that waits, at this moment; None where it does not.
+
+        Nobody has one before `open`: those who waited when the last server ended may not be there yet.
+        """
         ticket = self._tickets.get(conversation_id)
-        if ticket is None or ticket not in self._queue:
+        if ticket is None or ticket not in self._queue or self._is_closed:
             return None
-        waiting = self._queue[ticket]
-        return waiting.place or next((turn for one, turn in self._places() if one is waiting), None)
+        return self._all_places()[ticket]
 
     @property
     def is_open(self) -> bool:
@@ -285,7 +294,9 @@ class RunQueue:
                 logger.warning("no sandbox could be freed for now: %s", error)
                 return
             except Exception:
-                logger.exception("no sandbox could be freed for conversation %s", first.ticket.conversation_id)
+                where = first.ticket.conversation_id
+                extra = coded(Trouble.UNEXPECTED, where)
+                logger.exception("no sandbox could be freed for conversation %s", where, extra=extra)
                 return
             self._admit()
 
@@ -295,15 +306,19 @@ class RunQueue:
 
     def open(self) -> None:
         """Let in whoever may: those who waited when the last server ended are in the queue again."""
-        self._is_closed = False
+        self._is_closed, self._shown = False, None
         self._admit()
         self._news.set()
 
-    def begin_after(self, number: int) -> None:
+    async def begin_after(self, number: int) -> None:
         """Give places behind this one, that of the last who waited when the server ended; also to who came already."""
         self._numbers = itertools.count(number + 1)
-        for waiting in sorted(self._queue.values(), key=lambda one: one.number):
-            waiting.number, waiting.is_kept = next(self._numbers), False
+        already = sorted(self._queue.values(), key=lambda one: one.number)
+        for waiting in already:
+            waiting.number = next(self._numbers)
+        for waiting in already:
+            if self._queue.get(waiting.ticket) is waiting:
+                await self._keep_place(waiting)
 
     # --- the queue ---
 
@@ -346,10 +361,11 @@ class RunQueue:
     def _lack(self, waiting: _Waiting) -> str:
         """The limit that it has to wait for: "user", "working" or "sandboxes"; "" when it may begin."""
         if waiting.to_work:
+            is_at_own_limit = self._working[waiting.ticket.user_id] >= self.capacity.per_user
+            if is_at_own_limit and self.capacity.per_user < self.capacity.working:
+                return "user"  # first: whoever else rests, it has to wait for one of its own
             if self._working.total() >= self.capacity.working:
                 return "working"
-            if self._working[waiting.ticket.user_id] >= self.capacity.per_user:
-                return "user"
         is_up = waiting.ticket.has_sandbox or waiting.ticket.conversation_id in self._others
         return "" if is_up or self._sandboxes() < self.capacity.sandboxes else "sandboxes"
 
@@ -382,6 +398,12 @@ class RunQueue:
         if not self._queue or self._is_closed or self._problem():
             return None
         return next((one for one in self._in_order() if self._lack(one) == "sandboxes"), None)
+
+    def _all_places(self) -> dict[Ticket, QueuePlace]:
+        now = time.monotonic()
+        if self._shown is None or now > self._shown[0] + TELL_SECONDS:  # a condition may have come or gone
+            self._shown = now, {waiting.ticket: place for waiting, place in self._places()}
+        return self._shown[1]
 
     def _places(self) -> Iterator[tuple[_Waiting, QueuePlace]]:
         """Everybody's place: among all, or among its user's own where that one's limit is what it waits for."""
@@ -417,8 +439,8 @@ class RunQueue:
     def _tell(self) -> None:
         if self._is_closed:
             return
-        for waiting, turn in list(self._places()):
-            waiting.place = turn
+        for ticket, turn in self._all_places().items():
+            waiting = self._queue[ticket]
             if waiting.to_work and not waiting.is_kept:
                 waiting.is_kept = True
                 self._conversations.touch(waiting.ticket.conversation_id, waiting_number=waiting.number)
@@ -438,11 +460,12 @@ class RunQueue:
         try:
             await self._conversations.update(where, waiting_number=waiting.number)
         except DrydockError as error:
-            logger.warning("conversation %s: its place in the queue is not stored: %s", where, error)
+            self._metrics.trouble(Trouble.OTHER, f"its place in the queue is not stored: {error}", where)
 
     def _forget(self, waiting: _Waiting) -> None:
         if self._queue.get(waiting.ticket) is waiting:
             del self._queue[waiting.ticket]
+            self._shown = None
 
     def _end_work(self, ticket: Ticket) -> None:
         if ticket.works:

@@ -8,7 +8,6 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -123,8 +122,6 @@ REAP_SECONDS = 20.0
 DESTROY_SECONDS = 30.0
 AGAIN_SECONDS = 30.0
 """After so long it is tried again to remove what could not be removed."""
-CHOICE_SECONDS = 5.0
-
 
 OTHER_SANDBOXES = "other_sandboxes"
 """Key among a conversation's options: the states of its sandboxes of providers that are not in use, by name."""
@@ -213,6 +210,10 @@ class Sandboxes:
             return self._choice
         return await asyncio.shield(self._begin())
 
+    async def _once_chosen(self) -> SandboxSelection:
+        """As `chosen`, but what has failed is not tried again."""
+        return self._choice or await self.chosen()
+
     async def provider(self) -> SandboxProvider:
         """The provider in use; `SandboxError` says why there is none, and what to do."""
         choice = await self.chosen()
@@ -236,12 +237,9 @@ class Sandboxes:
         return provider is not None and (await provider.check()).ok
 
     async def lacks(self) -> Mapping[str, str]:
-        """What conversations cannot choose of their sandboxes (see `SandboxProvider.lacks`), as far as it is known."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CHOICE_SECONDS):
-                provider = (await self.chosen()).provider
-                return await provider.lacks() if provider is not None else {}
-        return {}
+        """What conversations cannot choose of their sandboxes: see `SandboxProvider.lacks`."""
+        provider = (await self._once_chosen()).provider
+        return await provider.lacks() if provider is not None else {}
 
     async def sandbox(self, record: ConversationRecord, environment: Mapping[str, str] | None = None) -> Sandbox:
         """This provider's sandbox of the conversation, new or found again, not started; raises as `provider` does.
@@ -275,14 +273,12 @@ class Sandboxes:
         )
 
     async def may_have_browser(self, record: ConversationRecord) -> bool:
-        """Whether the conversation's agent gets a browser; waits a moment for a choice still being made."""
+        """Whether the conversation's agent gets a browser; waits for a choice that is still being made."""
         if self._settings.enable_browsing != "auto":
             return self._settings.enable_browsing == "always"
         name: str = self._settings.sandbox
         if name == "auto":
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CHOICE_SECONDS):
-                    name = (await self.chosen()).name
+            name = (await self._once_chosen()).name
         if name in LOCAL_PROVIDERS:
             return host_has_browser()
         return bool(self.spec(record).image != Settings.model_fields["sandbox_image"].default)

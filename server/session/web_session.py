@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from agent_core.controller.state import INTERRUPTING
 from agent_core.errors import DrydockError, SandboxError, StreamClosedError
@@ -16,13 +16,13 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import DISK_RESERVE, STORAGE, TOO_MANY_CONVERSATIONS, StatusNotice
+from agent_core.events.transient import DISK_RESERVE, STORAGE, StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
-from agent_core.troubles import Trouble, coded, trouble_of
+from agent_core.troubles import CONVERSATION, Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.db.storage_health import StorageHealth
 from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
@@ -34,15 +34,16 @@ from server.session.client_tools import CLIENT_TOOLS, ClientToolSpec, stored_too
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.images import check_images
 from server.session.listening import Listeners
+from server.session.loaded_conversation import LoadedConversation
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
 from server.session.run_queue import QueuePlace, RunQueue, Ticket
 from server.session.serial_executor import SerialExecutor
+from server.session.unloaded_log import UnloadedLog
 
 logger = logging.getLogger(__name__)
 
 _AT_WORK = frozenset(state.value for state in BUSY_STATES - {AgentState.LOADING})
 _WORK_WISHED = frozenset({AgentState.RUNNING, AgentState.USER_CONFIRMED})
-READER_SECONDS = 5.0
 READY_SECONDS = 10.0
 
 _T = TypeVar("_T")
@@ -69,7 +70,7 @@ class WebSession:
 
     `user_id` says whose it is, from its first loading on; `farewell` is what its clients are told once it ended.
     `load` and `unload` may be called by anyone at any time, and take effect one after the other. A session that `end`ed
-    is loaded no more.
+    is loaded no more. Of one that was at work and is taken up later, those who `look` at it have the log alone.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class WebSession:
         owner: SessionOwner,
         agents: AgentFactory,
         conversations: ConversationRepository,
+        events: EventStore,
         listeners: Listeners,
         metrics: ServerMetrics,
     ) -> None:
@@ -93,8 +95,16 @@ class WebSession:
         self._agents = agents
         self._conversations = conversations
         self._listeners = listeners
-        self._metrics = metrics
-        self._loaded: _Loaded | None = None
+        self._trouble = partial(metrics.trouble, conversation_id=conversation_id)
+        self._loaded: LoadedConversation | None = None
+        self._unloaded_log = UnloadedLog(
+            conversation_id,
+            store=events,
+            conversations=conversations,
+            guard=owner.guard,
+            queue=owner.queue,
+            changed=self._tell,
+        )
         self._loading = False
         self._was_calmed = False
         self._ended = False
@@ -107,6 +117,10 @@ class WebSession:
     @property
     def _agent(self) -> LoadedAgent | None:
         return self._loaded.agent if self._loaded is not None else None
+
+    @property
+    def _stream(self) -> EventStream | None:
+        return self._agent.stream if self._agent is not None else self._unloaded_log.stream
 
     @property
     def is_loaded(self) -> bool:
@@ -196,32 +210,32 @@ class WebSession:
     def tell_turn(self, turn: QueuePlace | None) -> None:
         """Tell its clients its place in the queue; None: its turn has come."""
         if (agent := self._agent) is None:
-            return
-        if turn is not None:
-            # The protocol's own id is an error's, which is what its clients show.
-            is_known = turn.status == TOO_MANY_CONVERSATIONS
-            agent.stream.publish(StatusNotice(turn.status, turn.text, "error" if is_known else "info"))
+            self._unloaded_log.tell()
+        elif turn is not None:
+            agent.stream.publish(turn.notice)
         elif agent.is_ready:  # otherwise what its start has to say follows
             agent.stream.publish(StatusNotice(agent.runtime_status, ""))
 
     def tell_storage(self, health: StorageHealth) -> None:
         """Tell its clients that nothing can be stored, or that it can again."""
-        if (agent := self._agent) is None:
+        if (stream := self._stream) is None:
             return
         if health.problem:
-            agent.stream.publish(StatusNotice(STORAGE, health.sentence, "error"))
+            stream.publish(StatusNotice(STORAGE, health.sentence, "error"))
+        elif (agent := self._agent) is not None:
+            stream.publish(StatusNotice(agent.runtime_status, "The server stores again what is said and done."))
         else:
-            agent.stream.publish(StatusNotice(agent.runtime_status, "The server stores again what is said and done."))
+            self._unloaded_log.tell()
 
     # --- clients ---
 
     async def next_stream(self, previous: EventStream | None) -> EventStream | None:
         while not self._ended:
-            agent = self._agent
-            if agent is not None and agent.stream is not previous and not agent.stream.closed:
-                return agent.stream
+            stream = self._stream
+            if stream is not None and stream is not previous and not stream.closed:
+                return stream
             if previous is None:
-                await self.load()
+                await self.look()
             else:
                 await self._changed.wait()
         return None
@@ -232,6 +246,10 @@ class WebSession:
         Raises `ConversationNotFoundError`, `ImagesRefusedError` or another `DrydockError`; nothing is stored then.
         """
         self._active()
+        if isinstance(event, ChangeAgentState) and event.agent_state in INTERRUPTING:
+            await self._judge()
+            if (stored := await self._executor.run(self._halt(event))) is not None:
+                return stored
         if self.start_failed and (begins_work(event) or not isinstance(event, ChangeAgentState)):
             await self.unload(stopped=False)
         try:
@@ -273,24 +291,30 @@ class WebSession:
                 await self._calm(loaded, event.agent_state)
         return stored
 
-    async def _calm(self, loaded: _Loaded, state: AgentState) -> None:
+    async def _calm(self, loaded: LoadedConversation, state: AgentState) -> None:
         if self._owner.queue.calm(loaded.ticket) or self._owner.guard.is_held(self.conversation_id):
             self._was_calmed = True
             await loaded.agent.stream.add_event(AgentStateChanged(agent_state=state))
 
-    async def write_down(self, events: Sequence[AnyEvent], store: EventStore) -> None:
-        """Add these to its log, which need not be loaded for that."""
-        await self._executor.run(self._write_down(events, store))
+    async def halt(self, state: AgentState, notice: StatusNotice) -> None:
+        """Write down that its user wants this state, if it is not loaded; `notice` is shown to the clients first."""
+        await self._executor.run(self._halt(ChangeAgentState(agent_state=state), notice))
 
-    async def _write_down(self, events: Sequence[AnyEvent], store: EventStore) -> None:
-        if self._agent is not None:
-            await self._agent.stream.add_events(events)
-            return
-        stream = await EventStream.open(self.conversation_id, store)
-        try:
-            await stream.add_events(events)
-        finally:
-            stream.close()
+    async def _halt(self, event: ChangeAgentState, notice: StatusNotice | None = None) -> AnyEvent | None:
+        record = await self._conversations.get(self.conversation_id)
+        if record is None or self._agent is not None:
+            return None
+        if notice is None and not self._unloaded_log.is_put_off(record):
+            return None
+        return await self._unloaded_log.halt(event, notice)
+
+    async def write_down(self, events: Sequence[AnyEvent]) -> None:
+        """Add these to its log, which need not be loaded for that."""
+        await self._executor.run(self._write_down(events))
+
+    async def _write_down(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        log = self._unloaded_log.add if self._agent is None else self._agent.stream.add_events
+        return await log(events)
 
     async def restart_if_failed(self) -> None:
         """Load it; where sandbox or agent could not be started, try that again."""
@@ -350,12 +374,12 @@ class WebSession:
         try:
             await agent.sandbox.pause()
         except DrydockError as error:
-            logger.warning("the sandbox of conversation %s could not be frozen: %s", self.conversation_id, error)
+            self._trouble(Trouble.SANDBOX_NOT_STOPPED, f"its sandbox could not be frozen: {error}")
         agent.stream.publish(StatusNotice(DISK_RESERVE, problem, "error"))
         try:
             await agent.stream.add_event(ConversationError(code="DiskReserve", detail=problem))
         except DrydockError as error:
-            logger.warning("conversation %s: that its disk is full was not stored: %s", self.conversation_id, error)
+            self._trouble(Trouble.OTHER, f"that it is frozen was not stored: {error}")
 
     async def thaw(self) -> None:
         """Let a sandbox go on that was frozen; one that could not be started is started now."""
@@ -369,7 +393,7 @@ class WebSession:
                 await agent.sandbox.resume()
                 agent.stream.publish(StatusNotice("STATUS$READY", "There is room on the disk again."))
         except DrydockError as error:
-            logger.warning("conversation %s does not go on by itself: %s", self.conversation_id, error)
+            self._trouble(Trouble.OTHER, f"it does not go on by itself: {error}")
 
     # --- loading and unloading ---
 
@@ -381,6 +405,32 @@ class WebSession:
         if self._agent is not None and not self._executor.is_running:
             return self._agent
         return await self._executor.run(self._load(to_work=to_work))
+
+    async def look(self) -> None:
+        """Open the log for whoever follows it; with the rest, unless that is taken up later, by the guard or in turn.
+
+        Raises as `load` does.
+        """
+        if self._stream is None or self._executor.is_running:
+            await self._judge()
+            await self._executor.run(self._look())
+
+    async def _judge(self) -> None:
+        """Have the guard know what to think of it; not by the executor, which writes down what it has to say."""
+        if self._agent is None and (record := await self._conversations.get(self.conversation_id)) is not None:
+            await self._owner.guard.holds_back(record)
+
+    async def _look(self) -> None:
+        if self._stream is not None and not self._ended:
+            return
+        record = await self._conversations.get(self.conversation_id)
+        if record is None or self._ended:
+            raise ConversationNotFoundError(self.conversation_id)
+        if self._unloaded_log.is_put_off(record):
+            self.user_id = record.user_id
+            await self._unloaded_log.open()
+        else:
+            await self._load(to_work=False)
 
     async def until_ready(self) -> None:
         """Wait, within `READY_SECONDS`, until what is being started is ready, or has failed."""
@@ -427,6 +477,7 @@ class WebSession:
             raise ConversationNotFoundError(self.conversation_id)
         if self._agent is not None:
             return self._agent
+        CONVERSATION.set(self.conversation_id)  # also of the tasks that come of this
         self._loading, self._was_calmed = True, False
         try:
             record = await self._conversations.get(self.conversation_id)
@@ -437,8 +488,9 @@ class WebSession:
             ticket = self._owner.queue.ticket(self.conversation_id, record.user_id)
             try:
                 agent = await self._opened(record, ticket)
-            except BaseException:
+            except BaseException as error:
                 self._owner.queue.leave(ticket)
+                self._unloaded_log.tell_failure(error)
                 raise
         finally:
             self._loading = False
@@ -450,13 +502,13 @@ class WebSession:
             on_activity=self._active,
             on_step=partial(self._owner.guard.made_step, record.id),
             on_rest=partial(self._owner.guard.came_to_rest, record.id),
-            on_trouble=partial(self._metrics.trouble, conversation_id=self.conversation_id),
+            on_trouble=self._trouble,
             on_state=partial(self._state_changed, ticket),
             branches=BranchKeeper(self.conversation_id, self._conversations, lambda: self.sandbox),
         )
         starting = self._start(agent, ticket, record, to_work=to_work)
         recording = recorder.run(after=agent.stream.last_id)
-        self._loaded = _Loaded(
+        self._loaded = LoadedConversation(
             agent,
             ticket,
             PROGRAM in record.options,
@@ -464,7 +516,7 @@ class WebSession:
             readers=[asyncio.create_task(recording, name="recorder"), *self._listeners.follow(agent.stream)],
             starting=asyncio.create_task(starting, name=f"start:{self.conversation_id}"),
         )
-        self._tell()
+        self._unloaded_log.close()
         return agent
 
     async def _opened(self, record: ConversationRecord, ticket: Ticket) -> LoadedAgent:
@@ -475,7 +527,8 @@ class WebSession:
         try:
             return await self._agents.make(record, lambda: len(self.connections), take_turn)
         except (KeyError, ValueError) as error:  # what the settings name does not exist here
-            raise SessionError(f"the conversation cannot be loaded: {error}") from error
+            why = error.args[0] if isinstance(error, KeyError) and error.args else error  # as text it is quoted
+            raise SessionError(f"the conversation cannot be loaded: {why}") from error
 
     def _state_changed(self, ticket: Ticket, state: AgentState, event_id: int) -> None:
         if state not in BUSY_STATES:
@@ -496,6 +549,7 @@ class WebSession:
                 number=record.waiting_number if worked else None,
             )
             await guard.admit(record)
+            await guard.begin(record.id)
             if isinstance(agent.sandbox, SandboxConnection):
                 agent.sandbox.on_running = partial(guard.found_running, record.id)
             began = time.monotonic()
@@ -506,12 +560,13 @@ class WebSession:
             if trouble_of(type(error).__name__) is None:  # else the recorder says it
                 code = trouble_of(error.code) if isinstance(error, SandboxError) else None
                 text = f"could not be started: {error}"
-                self._metrics.trouble(code or Trouble.START_FAILED, text, self.conversation_id)
+                self._trouble(code or Trouble.START_FAILED, text)
             self.failure = error
             self._owner.start_failed(self, error)
         except Exception:
             # A bug; the clients were told the same way.
-            logger.exception("conversation %s could not be started", self.conversation_id)
+            extra = coded(Trouble.UNEXPECTED, self.conversation_id)
+            logger.exception("conversation %s could not be started", self.conversation_id, extra=extra)
         if not success:
             self._owner.queue.rest(ticket)
         self._listeners.started(success=success, seconds=time.monotonic() - began)
@@ -520,33 +575,18 @@ class WebSession:
     async def _unload(self, *, stopped: bool, sandbox: AfterClose, notice: StatusNotice | None) -> None:
         loaded = self._loaded
         if loaded is None:
+            if self._ended:
+                self._unloaded_log.close()
             return
-        agent = loaded.agent
+        CONVERSATION.set(self.conversation_id)
         if notice is not None:
-            agent.stream.publish(notice)
+            loaded.agent.stream.publish(notice)
         try:
-            if agent.has_failed:
-                await asyncio.wait([loaded.starting], timeout=READER_SECONDS)  # it writes down that it failed
-            await _cancelled(loaded.starting)
-            await agent.close(stopped=stopped, sandbox=sandbox)
-            await self._finished(loaded.readers)
+            await loaded.close(stopped=stopped, sandbox=sandbox)
         finally:
             self._loaded = None
             self._owner.queue.leave(loaded.ticket)
             self._tell()
-
-    async def _finished(self, readers: Sequence[asyncio.Task[None]]) -> None:
-        _, late = await asyncio.wait(readers, timeout=READER_SECONDS)
-        for reader in readers:
-            who, where = reader.get_name(), self.conversation_id
-            if reader in late:
-                logger.warning("conversation %s: its %s did not come to the end of the log", where, who)
-                await _cancelled(reader)
-            elif not reader.cancelled() and (error := reader.exception()) is not None:
-                is_ours = not isinstance(error, DrydockError)
-                extra = coded(Trouble.UNEXPECTED if is_ours else Trouble.STORAGE_UNREADABLE, where)
-                bug = error if is_ours else None
-                logger.error("conversation %s: its %s failed: %s", where, who, error, exc_info=bug, extra=extra)
 
     def _active(self) -> None:
         self.last_activity = time.monotonic()
@@ -554,23 +594,6 @@ class WebSession:
     def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-class _Loaded(NamedTuple):
-    """What is there of a conversation while it is loaded, and the tasks that start its agent and read its log."""
-
-    agent: LoadedAgent
-    ticket: Ticket
-    is_programs: bool
-    recorder: Recorder
-    readers: Sequence[asyncio.Task[None]]
-    starting: asyncio.Task[None]
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    if not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=READER_SECONDS)  # a listener of somebody's own may hold out
 
 
 def begins_work(event: AnyEvent) -> bool:

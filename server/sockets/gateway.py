@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.event import utc_now
-from agent_core.troubles import Trouble, coded
+from agent_core.troubles import CONVERSATION, Trouble, coded
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
 from server.errors import ConversationNotFoundError
@@ -146,6 +146,7 @@ class SocketGateway:
         connection = self._connections.get(connection_id)
         if connection is None:  # it has left in this moment, or its conversation has
             return {"success": False, "error": f"{NO_SESSION}:{connection_id}"}
+        CONVERSATION.set(connection.conversation_id)
         code = ""
         try:
             async with asyncio.timeout(self.limits.send_seconds):
@@ -192,6 +193,7 @@ class SocketGateway:
     async def _join(self, connection_id: str, environ: Mapping[str, Any], websocket: SocketConnection | None) -> None:
         handshake = read_handshake(environ, self._authenticator)
         async with asyncio.timeout(self.limits.join_seconds):
+            CONVERSATION.set(handshake.conversation_id)
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
         outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
         feed = Feed(

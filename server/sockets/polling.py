@@ -13,6 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 MAX_PACKETS: Final = 16
 """In one request or reply: engine.io's Python library, at either end, reads no more and drops the connection."""
 
+MAX_POSTED: Final = 5_000
+"""Packets in one request of a client."""
+
 _PATH: Final = "/socket.io/"
 _SEPARATOR: Final = "\x1e"
 _BEGINNINGS: Final = frozenset("1345b")
@@ -20,6 +23,7 @@ _BEGINNINGS: Final = frozenset("1345b")
 
 _NO_TEXT: Final = "the packets are no UTF-8; send text, and binary data as files"
 _NO_PACKET: Final = "packet {} of the request is none of Engine.IO's that a client posts; send messages, such as 42[…]"
+_TOO_MANY: Final = "the request has more than the {} packets that this server takes; send less at once"
 _TOO_LARGE: Final = "the request is larger than the {} bytes that this server takes; send less at once"
 
 
@@ -85,6 +89,9 @@ class PayloadKeeper:
             return
         if text.startswith("d="):  # as a form, which browsers without other means send
             text = parse_qs(text).get("d", [""])[0]
+        if text.count(_SEPARATOR) >= MAX_POSTED:
+            await refusal(413, _TOO_MANY.format(MAX_POSTED))(scope, receive, send)
+            return
         packets = text.split(_SEPARATOR)
         for number, packet in enumerate(packets, start=1):
             if packet[:1] not in _BEGINNINGS:
@@ -96,6 +103,7 @@ class PayloadKeeper:
         for index in range(0, len(packets), MAX_PACKETS):
             part = _SEPARATOR.join(packets[index : index + MAX_PACKETS]).encode()
             reply = _Reply()
+            await asyncio.sleep(0)  # pongs and the like are answered without a pause in which others had their turn
             await self._app(_with_length(scope, len(part)), _Body(part, receive), reply)
             if reply.status >= 400:
                 break

@@ -109,7 +109,7 @@ POINTS = (
     FaultPoint("leftovers", "server.db.leftovers:remove_leftovers"),
     FaultPoint("unfinished removed", "server.session.unfinished:remove_unfinished_forks"),
     FaultPoint("sweep", "server.session.sandboxes:Sandboxes._reap"),
-    FaultPoint("recovery", "server.session.recovery:resume_interrupted"),
+    FaultPoint("recovery", "server.session.recovery:Recovery.resume_all"),
     FaultPoint("load", "server.session.web_session:WebSession._load"),
     FaultPoint("start", "agent_core.session.agent_session:AgentSession._start"),
     FaultPoint("unload", "server.session.web_session:WebSession._unload", part="rest"),

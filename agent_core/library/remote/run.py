@@ -179,7 +179,7 @@ class RemoteRun(RunLoop):
 
     async def _keep(self, data: dict[str, Any], event_id: int) -> int:
         payload = json.dumps({name: value for name, value in data.items() if name != "id"}).encode()
-        event = from_payload(payload, event_id)
+        event = from_payload(payload, event_id, self.conversation_id)
         if isinstance(event, AgentStateChanged):
             failed = event.agent_state is AgentState.ERROR and bool(event.reason)
             self._failed_to_load = failed and self._last_change == self._loading
@@ -225,7 +225,7 @@ class RemoteRun(RunLoop):
         elif item.kind == "event":
             await self._keep(data, item.id)
             (stored,) = await InMemoryEventStore.read(self._mirror, self.conversation_id, after=item.id - 1, limit=1)
-            event = from_payload(stored.payload, stored.id)
+            event = from_payload(stored.payload, stored.id, self.conversation_id)
             await self.callbacks.tell(event)
             fold.observe(event)
             if isinstance(event, Rewind):

@@ -21,6 +21,7 @@ from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.runtime.sandbox import KeyState, Progress, RunnerReply, Sandbox, SandboxStatus
 from agent_core.tools.context import SandboxAccess, SandboxReply
+from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
@@ -274,7 +275,7 @@ class SandboxConnection:
                 return await self._reattach()
             except SandboxLostError as error:
                 self._attached_before = False
-                self._tell(LOST, str(error))
+                self._tell(LOST, f"{error} {_STARTS_AGAIN}")
                 if not revive:
                     raise
         elif not revive:
@@ -337,8 +338,11 @@ class SandboxConnection:
     async def _stop_silent(self) -> None:
         try:
             await self.sandbox.stop()
-        except SandboxError:
-            logger.exception("a sandbox that does not answer could not be stopped")
+        except SandboxError as error:
+            where = self.sandbox.spec.conversation_id
+            extra = coded(Trouble.SANDBOX_NOT_STOPPED, where)
+            text = "conversation %s: its sandbox does not answer, and could not be stopped: %s"
+            logger.warning(text, where, error, extra=extra)
 
     async def _told(self, channel: RunnerChannel, op: str) -> bool:
         """Whether the runner did what it was told, in time."""
@@ -414,7 +418,7 @@ class SandboxConnection:
             return SandboxError(
                 f"The sandbox did not finish {op} within {limit:g} s; it was told to stop it.", code="request_timeout"
             )
-        self._tell(LOST, "The sandbox does not answer; it is stopped")
+        self._tell(LOST, f"The sandbox does not answer; it is stopped. {_STARTS_AGAIN}")
         if channel is self._open_channel:
             await self._let_go("the sandbox did not answer")
             await self._stop_silent()

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from agent_core.errors import DrydockError
 from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import DiskUsage, Progress, Sandbox
+from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +112,11 @@ class DiskWatch:
         try:
             await self._let_go("its disk limit is reached")
             await self._sandbox.stop()
-        except DrydockError:
-            logger.exception("a sandbox beyond its disk limit could not be stopped")
+        except DrydockError as error:
+            where = self._sandbox.spec.conversation_id
+            extra = coded(Trouble.SANDBOX_NOT_STOPPED, where)
+            text = "conversation %s: its sandbox is beyond its disk limit, and could not be stopped: %s"
+            logger.warning(text, where, error, extra=extra)
         with contextlib.suppress(DrydockError):
             self._tell(DISK_LIMIT, f"The sandbox was stopped: {about} The next command starts it again. {_FIX}")
 

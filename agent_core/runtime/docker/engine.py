@@ -238,6 +238,11 @@ class DockerEngine:
                 (await opening).abort()
             raise
 
+    async def settled(self, limit: float) -> None:
+        """Wait until no call is under way, as long as the engine answers, for `limit` seconds at most."""
+        if self._under_way and not (self._heartbeat is not None and self._heartbeat.is_silent):
+            await asyncio.wait(self._under_way, timeout=max(0.0, limit))
+
     async def close(self) -> None:
         """Let go of the engine; a call under way that nobody waits for any more gets a moment for its end."""
         self._threads.close()

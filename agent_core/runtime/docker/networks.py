@@ -199,9 +199,10 @@ class DockerNetworks:
         self._made: set[str] = set()
         self._instances: set[str] = set()
         self._creating = asyncio.Lock()
+        self._is_closed = False
 
     async def ensure(self, spec: SandboxSpec) -> str:
-        """Name of the network that a spec wishes for; ``none`` is the engine's own."""
+        """Name of the network that a spec wishes for; ``none`` is the engine's own. Raises `SandboxError`."""
         if spec.network == "none":
             return "none"
         # Those of before there were borders had the wish's name alone.
@@ -209,6 +210,8 @@ class DockerNetworks:
         name = f"{instance_name(spec.instance_id)}-{wish}"
         self._instances.add(spec.instance_id)
         async with self._creating:
+            if self._is_closed:
+                raise SandboxError("No sandbox is started any more: the server ends.", code="start_failed")
             if name not in self._made:
                 await self._make(name, spec)
                 self._made.add(name)
@@ -235,15 +238,28 @@ class DockerNetworks:
 
         def is_unused(network: Mapping[str, Any]) -> bool:
             own = _instance_of(network) == instance_id
-            return all_of_instance if own else _age(network["Created"]) > _OLD_SECONDS
+            return all_of_instance if own else age(network["Created"]) > _OLD_SECONDS
 
         await self._remove(is_unused)
 
     async def close(self) -> None:
-        """Remove what its instances have and nothing runs in; what cannot be removed is left to the next start."""
+        """Remove what its instances have and nothing runs in; what cannot be removed is left to the next start.
+
+        None is made any more, and what the engine is still at, and nobody waits for, is awaited first: it may make one.
+        """
+        self._is_closed = True
         if self._instances:
+            loop = asyncio.get_running_loop()
+            last = loop.time() + _CLOSE_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(last):
+                    async with self._creating:
+                        pass
+            await self._engine.settled(last - loop.time())
             with suppress(SandboxError):
-                await self._remove(lambda network: _instance_of(network) in self._instances, limit=_CLOSE_SECONDS)
+                await self._remove(
+                    lambda network: _instance_of(network) in self._instances, limit=max(1.0, last - loop.time())
+                )
 
     async def _remove(self, wanted: Callable[[Mapping[str, Any]], bool], limit: float | None = None) -> None:
         def sweep(client: Any) -> None:
@@ -288,5 +304,6 @@ def _instance_of(network: Mapping[str, Any]) -> str:
     return str((network.get("Labels") or {}).get(LABEL_INSTANCE, ""))
 
 
-def _age(created: str) -> float:
+def age(created: str) -> float:
+    """Seconds since a time in the engine's words."""
     return (datetime.now(UTC) - datetime.fromisoformat(created[:19]).replace(tzinfo=UTC)).total_seconds()

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.derived import DerivedImages
 from agent_core.runtime.docker.engine import DockerEngine, labels_of, unless_gone
 from agent_core.runtime.docker.images import check_image
-from agent_core.runtime.docker.networks import GUARDED, DockerBorder, DockerNetworks, beyond_the_border, probe
+from agent_core.runtime.docker.networks import GUARDED, DockerBorder, DockerNetworks, age, beyond_the_border, probe
 from agent_core.runtime.docker.objects import GID, UID, DockerQuota, Quota
 from agent_core.runtime.docker.sandbox import DockerSandbox
 from agent_core.runtime.injection import runner_archive
 from agent_core.runtime.sandbox import (
     LABEL_CONVERSATION,
     LABEL_INSTANCE,
+    LABEL_PROGRAM,
     Availability,
     Sandbox,
     SandboxSpec,
     SandboxState,
     object_name,
 )
+
+_ABANDONED_SECONDS = 86_400.0
 
 
 class DockerProvider:
@@ -80,6 +84,28 @@ class DockerProvider:
         )
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
+        removed = await self._remove_all(instance_id, keep)
+        with suppress(SandboxError):
+            await self.remove_abandoned()
+        return removed
+
+    async def remove_abandoned(self) -> None:
+        """Remove what programs have here that were killed together with their guards.
+
+        Their containers ended when nobody held them any more, and nobody has come back for a day.
+        """
+        filters = {"label": [LABEL_PROGRAM], "status": ["created", "exited", "dead"]}
+
+        def look(client: Any) -> set[str]:
+            found: list[Mapping[str, Any]] = []
+            for container in client.containers(all=True, filters=filters):
+                unless_gone(lambda one: found.append(client.inspect_container(one)), container["Id"])
+            return {str(one["Config"]["Labels"][LABEL_INSTANCE]) for one in found if is_abandoned(one)}
+
+        for instance_id in await self._engine.call("look for what killed programs have left", look):
+            await self._remove_all(instance_id, ())
+
+    async def _remove_all(self, instance_id: str, keep: Collection[str]) -> list[str]:
         filters = {"label": [f"{LABEL_INSTANCE}={instance_id}"]}
         remaining = set(keep)
         removed: set[str] = set()
@@ -141,3 +167,9 @@ class DockerProvider:
         await self._border.close()
         await self._networks.close()
         await self._engine.close()
+
+
+def is_abandoned(container: Mapping[str, Any]) -> bool:
+    """Whether a program's container, as the engine describes it, has not run for a day."""
+    ages = age(container["Created"]), age(container["State"]["FinishedAt"])  # of one that never ran: the year 1
+    return not container["State"]["Running"] and min(ages) > _ABANDONED_SECONDS

@@ -157,7 +157,7 @@ async def next_batch(
     events: list[bytes] = []
     size, upto, first, last = 0, after, -1, -1
     for stored in page:
-        wire = to_record(from_payload(stored.payload, stored.id))
+        wire = to_record(from_payload(stored.payload, stored.id, conversation_id))
         name = wire.get("action") or wire.get("observation")
         if name != "null" and not is_hidden(wire) and (not webhook.events or name in webhook.events):
             event = to_json(without_view(wire))

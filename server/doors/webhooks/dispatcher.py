@@ -8,6 +8,7 @@ from collections import OrderedDict
 from typing import Final, Self, Unpack
 
 from agent_core.errors import EventStoreError
+from agent_core.troubles import Trouble, coded
 from server.db.database import Database
 from server.db.repositories.webhooks import StoredWebhook, WebhookChanges
 from server.doors.webhooks.delivery import MAX_WAITING, WAITS, WebhookDelivery
@@ -152,7 +153,8 @@ class Webhooks:
                 try:
                     user_id = await self._user_of(conversation_id)
                 except EventStoreError as error:
-                    logger.warning("webhooks: whose conversation %s is cannot be read: %s", conversation_id, error)
+                    text = "webhooks: whose conversation %s is cannot be read: %s"
+                    logger.warning(text, conversation_id, error, extra=coded(Trouble.OTHER, conversation_id))
                     self._look_all()
                     continue
                 for delivery, _ in self._deliveries.values():

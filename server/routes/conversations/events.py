@@ -280,7 +280,7 @@ async def _events(
         if not events:
             return
         for stored in events:
-            yield to_record(from_payload(stored.payload, stored.id))
+            yield to_record(from_payload(stored.payload, stored.id, conversation_id))
         if reverse:
             last = events[-1].id - 1
         else:

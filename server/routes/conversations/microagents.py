@@ -126,7 +126,7 @@ async def propose_remembering(
         raise status_error(404, text)
     stored = await store.read(record.id, after=event_id - AROUND - 1, limit=2 * AROUND + 1)
     try:
-        events = [from_payload(one.payload, one.id) for one in stored]
+        events = [from_payload(one.payload, one.id, record.id) for one in stored]
         return RememberPrompt(prompt=await remember_prompt(events, event_id, *model))
     except DrydockError as error:
         text = f"Failed to propose what to remember: {error}"

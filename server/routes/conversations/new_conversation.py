@@ -396,7 +396,7 @@ async def _first_events(request: NewConversation, max_chars: int) -> list[AnyEve
 
 async def _has_message(services: Services, record: ConversationRecord) -> bool:
     stored = await services.database.events.read(record.id, after=-1, limit=BEGINNING)
-    events = (from_payload(one.payload, one.id) for one in stored)
+    events = (from_payload(one.payload, one.id, record.id) for one in stored)
     return any(isinstance(event, MessageEvent) and event.source == "user" for event in events)
 
 

@@ -69,7 +69,7 @@ async def list_secrets(
         names = await services.database.user_secrets.names(identity.user_id)
     except DrydockError as error:
         logger.error("the secrets of user %r were not read: %s", identity.user_id, error)
-        raise ReplyError(status_of(error), {"error": "Failed to get secret names"}) from error
+        raise ReplyError(status_of(error), {"error": stored_problem(error, "Failed to get secret names")}) from error
     page = paging.linked(sorted(names), lambda one: (one.name,), str)
     return {"custom_secrets": [one._asdict() for one in page]}
 

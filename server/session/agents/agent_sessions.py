@@ -486,7 +486,7 @@ class AgentSessions:
     async def _begun_with(self, conversation_id: str) -> str | None:
         """The agent class the conversation was begun with, None before it was; `SessionError`: not here."""
         for one in await self._database.events.read(conversation_id, limit=FIRST_EVENTS):
-            event = from_payload(one.payload, one.id)
+            event = from_payload(one.payload, one.id, conversation_id)
             if isinstance(event, SystemPromptEvent):
                 if event.agent_class not in AgentBase.agents:
                     raise SessionError(

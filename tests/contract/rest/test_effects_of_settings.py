@@ -25,13 +25,13 @@ from agent_core.testing.fake_sandbox import FakeAnswer, FakeHandler, FakeProvide
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish, say
 from server.app import create_app
-from server.cli.serve import configure_logging
+from server.cli.process_log import configure_logging
 from server.db.database import open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
 from server.session.crash_guard import CrashGuard
-from server.session.recovery import interrupted, resume_interrupted
+from server.session.recovery import Recovery, interrupted
 from server.session.run_queue import RunQueue
 from server.settings.settings import Settings
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
@@ -393,7 +393,7 @@ async def test_no_more_than_resume_concurrency_start_at_a_time(resume_concurrenc
             metrics=ServerMetrics(),
         )
         left = await interrupted(database.conversations)
-        await resume_interrupted(left, start, queue, guard, concurrency=resume_concurrency)
+        await Recovery(start, queue, guard, concurrency=resume_concurrency).resume_all(left)
     assert most == resume_concurrency
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from agent_core.testing.fake_sandbox import FakeProvider
 from server.app import create_app
+from server.http.unfinished import TOO_MUCH, Unfinished
 from server.http.uvicorn_protocols import BoundedHttpProtocol
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
@@ -124,6 +125,45 @@ async def test_a_head_without_an_end_is_a_431_and_the_connection_ends(port: int,
         assert json.loads(body) == {"detail": "the head of the request is larger than 65536 bytes; send less in it"}
         assert await wire.is_over()
     assert await is_well(port)
+
+
+class Narrow(Unfinished):
+    most_bytes: ClassVar[int] = 50_000
+
+
+async def test_heads_without_an_end_are_bounded_all_together_and_small_ones_are_taken(tmp_path: Path) -> None:
+    refused: list[int] = []
+    unfinished = Narrow(lambda: refused.append(1))
+
+    class Protocol(BoundedHttpProtocol):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, unfinished=unfinished, **options)
+
+    begun = ALIVE + b"X: " + b"a" * 40_000
+    async with served(tmp_path, Protocol) as port:
+        async with opened(port) as first, opened(port) as second, opened(port) as third:
+            await first.send(begun)
+            await _until(lambda: unfinished.bytes > 40_000)
+            await second.send(begun)
+            status, body = await second.answer()
+            assert (status, json.loads(body)) == (503, {"detail": TOO_MUCH})
+            assert await second.is_over()
+            await third.send(ALIVE + b"X: " + b"a" * 7_000)  # and its end later
+            assert await is_well(port)
+            await third.send(b"\r\n\r\n")
+            assert (await third.answer())[0] == 200
+            await first.send(b"\r\n\r\n")
+            assert (await first.answer())[0] == 200
+            await first.send(begun)
+            await _until(lambda: unfinished.bytes > 40_000)
+        await _until(lambda: unfinished.bytes == 0)
+    assert refused  # once for each piece of it that came
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT):
+        while not condition():  # noqa: ASYNC110 - a protocol tells nobody
+            await asyncio.sleep(0.005)
 
 
 async def test_a_head_below_the_bound_is_answered(port: int) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
+import sqlite3
 from collections.abc import Callable
+from typing import ClassVar
 
 import pytest
 
-from agent_core.errors import SandboxError
+from agent_core.agent.codeact import CodeActAgent
+from agent_core.errors import SandboxError, ToolError
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeBehaviour, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, say
-from server.cli.serve import TextFormatter
+from agent_core.tools.context import SandboxAccess
+from agent_core.tools.plugins import PluginRequirement
+from server.cli.process_log import TextFormatter
 from server.db.repositories.user_settings import StoredSettings
 from server.errors import INTERNAL
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
@@ -106,6 +112,44 @@ async def test_each_has_its_sentence_its_line_and_its_count(
         text = "\n".join(shown.format(record) for record in [*written, *caplog.records])
         assert "KeyError" in text
         assert "sk-not-to-be-shown" not in text
+
+
+class Unequipped(PluginRequirement):
+    async def bring_up(self, sandbox: SandboxAccess) -> None:
+        raise ToolError("the parts are missing")
+
+
+class UnequippedAgent(CodeActAgent):
+    sandbox_plugins: ClassVar[tuple[PluginRequirement, ...]] = (Unequipped(name="unequipped"),)
+
+
+async def test_a_plugin_and_a_file_of_hooks_that_fail_are_told_written_and_counted(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def read(request: FakeRequest) -> FakeAnswer:
+        return {"size": 1, "eof": True}, b"{no hooks"
+
+    provider = FakeProvider(handlers={"workspace.facts": facts, "shell.run": shell, "file.read": read})
+    async with make_server(provider) as server:
+        assert (await server.post("/api/settings", json={"agent": "UnequippedAgent"})).status_code == 200
+        ident = await server.create()
+        await server.until_running(ident)
+        text = json.dumps(await server.events(ident))
+        assert "The plugin unequipped could not be set up: the parts are missing" in text
+        assert "The hooks in .openhands/hooks.json are not used" in text
+        assert await counted(server) == {"plugin_failed": 1, "hook_failed": 1}
+        assert sorted(lines(caplog)) == [("hook_failed", ident), ("plugin_failed", ident)]
+
+
+async def test_a_lost_event_is_told_of_with_its_conversation(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    ident = await server.create()
+    await server.until_running(ident)
+    path = server.app.settings.data_dir / "drydock.db"
+    with contextlib.closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as database:
+        database.execute("UPDATE events SET payload = ? WHERE conversation_id = ? AND id = 0", (b"{no event", ident))
+    await server.events(ident)
+    assert await counted(server) == {"event_unreadable": 1}
+    assert lines(caplog) == [("event_unreadable", ident)]
 
 
 @pytest.mark.parametrize("others", [0, 300])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from httpx import AsyncClient, Response
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from server.sockets.connections import SocketLimits
-from server.sockets.polling import MAX_PACKETS
+from server.sockets.polling import MAX_PACKETS, MAX_POSTED
 from tests.contract.sockets.loopback import Client, Loopback, serving
 
 SEPARATOR = "\x1e"
@@ -108,3 +109,24 @@ async def test_a_request_for_a_connection_that_is_not_there_is_refused_once() ->
         body = SEPARATOR.join(message("a") for _ in range(2 * MAX_PACKETS))
         refused = await http.post("/socket.io/?EIO=4&transport=polling&sid=none", content=body)
         assert (refused.status_code, refused.text) == (400, '"Invalid session none"')
+
+
+async def test_thousands_of_packets_in_one_request_leave_others_their_turns_and_more_are_refused() -> None:
+    """A few megabytes of pongs kept everybody else waiting for as long as they took."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with serving(FAST) as loopback, polling(loopback) as poller:
+        task = asyncio.create_task(others())
+        for count, status, least in ((MAX_POSTED, 200, MAX_POSTED // MAX_PACKETS), (MAX_POSTED + 1, 413, 0)):
+            turns = 0
+            answer = await poller.post(SEPARATOR.join(["3"] * count))
+            assert answer.status_code == status
+            assert turns > least
+        assert f"more than the {MAX_POSTED} packets" in answer.json()["message"]
+        task.cancel()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
+from typing import ClassVar
 
 import pytest
 from httpx import AsyncClient
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from server.http.unfinished import Unfinished
 from server.http.uvicorn_protocols import BoundedWebSocketProtocol
 from server.sockets.connections import SocketLimits
 from tests.contract.sockets.loopback import Client, Loopback, serving, until
@@ -101,6 +104,54 @@ async def test_a_message_that_says_it_is_too_large_is_not_even_read() -> None:
                 assert (1009).to_bytes(2) in await reader.read()
         finally:
             writer.close()
+
+
+class Narrow(Unfinished):
+    most_bytes: ClassVar[int] = 300 * KIBIBYTE
+
+
+@pytest.mark.parametrize("in_frames", [True, False])
+async def test_messages_without_an_end_are_bounded_all_together(in_frames: bool) -> None:
+    """Each may have 16 MiB, and there may be tens of thousands of them."""
+    refused: list[int] = []
+    unfinished = Narrow(lambda: refused.append(1))
+    go_on = asyncio.Event()
+    text = f'42["oh_user_action",{{"action":"message","args":{{"content":"{"x" * 200 * KIBIBYTE}"}}}}]'
+
+    async def begin(socket: ClientConnection) -> asyncio.Task[None]:
+        if not in_frames:  # most of one frame
+            socket.transport.write(b"\x81\xff" + (len(text)).to_bytes(8) + b"\0\0\0\0" + text[:-1].encode())
+
+        async def frames() -> AsyncIterator[str]:
+            yield text[:-1]
+            await go_on.wait()
+            yield text[-1]
+
+        async def send() -> None:
+            if in_frames:
+                await socket.send(frames())
+            else:
+                await go_on.wait()
+                socket.transport.write(text[-1].encode())
+
+        return asyncio.create_task(send())
+
+    async with serving(ws=partial(BoundedWebSocketProtocol, unfinished=unfinished)) as loopback:
+        query = "conversation_id=c1&latest_event_id=-1"
+        async with loopback.raw(query) as first, loopback.raw(query) as second:
+            for socket in (first, second):
+                await socket.send("40")
+                assert str(await socket.recv()).startswith("40")
+            sending = await begin(first)
+            await until(lambda: unfinished.bytes > 200 * KIBIBYTE)
+            cut = await begin(second)
+            await second.wait_closed()
+            assert refused == [1]
+            go_on.set()
+            await sending
+            await until(lambda: len(loopback.conversations.sent) == 1)
+            await asyncio.gather(cut, return_exceptions=True)
+        await until(lambda: unfinished.bytes == 0)
 
 
 async def test_who_polls_and_has_not_joined_may_post_little() -> None:

@@ -127,6 +127,9 @@ async def test_what_is_no_form_or_too_large_is_refused_in_words(workspace: Works
     url = f"/api/conversations/{workspace.id}/upload-files"
     assert (await workspace.client.post(url, json={})).status_code == 400
     assert (await workspace.send(b"nonsense")).status_code == 400
+    # One of 60 KB took a second of everybody's time.
+    long = {"content-type": f'multipart/form-data; boundary=limit; a="{";" * 2_000}"'}
+    assert (await workspace.client.post(url, content=b"--limit--", headers=long)).status_code == 400
     empty = await workspace.send(b'--limit\r\nContent-Disposition: form-data; name="x"\r\n\r\n1\r\n--limit--\r\n')
     assert (empty.status_code, empty.json()["detail"][0]["loc"]) == (422, ["body", "files"])
     large = await workspace.upload(("large", b"x" * (24 * 1024 * 1024)))

@@ -188,3 +188,47 @@ async def test_what_somebody_removes_behind_our_back_is_made_again(kit: SandboxK
 async def _prints(sandbox: Any, command: str, text: str) -> bool:
     found = await run(sandbox, command, args={"session": "second"})
     return bool(found["output"].strip() == text)
+
+
+async def test_an_engine_that_answers_each_call_late_is_given_up_by_who_starts_and_holds_up_nobody_who_works(
+    kit: SandboxKit, bad: BadEngine
+) -> None:
+    sandbox = kit.connect()
+    await output(sandbox, "echo begun")
+    bad.delay = 1.0  # twice the patience, and no heartbeat in time
+    began = time.monotonic()
+    starting = asyncio.gather(
+        *(kit.connect(f"other-{number}", limits=replace(LIMITS, start_seconds=2)).start() for number in range(3)),
+        return_exceptions=True,
+    )
+    longest = 0.0
+    while not starting.done():
+        asked = time.monotonic()
+        assert await output(sandbox, "echo at work") == "at work"
+        longest = max(longest, time.monotonic() - asked)
+        await asyncio.sleep(0.1)
+    for error in await starting:
+        assert isinstance(error, SandboxError), error
+        assert error.code in ("engine_unavailable", "start_timeout"), error
+    assert time.monotonic() - began < 20
+    assert longest < 5
+    bad.delay = 0.0
+    assert await output(kit.connect("new"), "echo new") == "new"
+
+
+async def test_a_network_that_is_being_made_when_all_ends_does_not_stay(
+    bad: BadEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any
+) -> None:
+    monkeypatch.setattr(engine_module, "_ABANDON_SECONDS", 0.01)  # who is cancelled waits no longer for its call
+    kit = SandboxKit(DockerProvider(bad.host), str(tmp_path))
+    networks = kit.provider._networks  # type: ignore[attr-defined]
+    bad.late[b"/networks/create"] = 1.0
+    making = asyncio.create_task(networks.ensure(kit.spec(network="internal")))
+    await eventually(lambda: any(b"/networks/create" in line for line in bad.requests))
+    making.cancel()
+    await asyncio.wait({making})
+    await kit.provider.close()
+    await asyncio.sleep(1.0)
+    assert engine.networks(filters={"label": [f"drydock.instance={kit.instance}"]}) == []
+    with pytest.raises(SandboxError, match="the server ends"):
+        await networks.ensure(kit.spec(network="internal"))

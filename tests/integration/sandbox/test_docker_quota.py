@@ -10,9 +10,7 @@ import asyncio
 import io
 import os
 import shutil
-import socket
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, suppress
@@ -23,20 +21,16 @@ from typing import Any
 import pytest
 from docker.api.client import APIClient
 from docker.errors import APIError
-from docker.utils import kwargs_from_env
 
-from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.objects import Quota
 from agent_core.runtime.docker.provider import DockerProvider
-from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, eventually, output
+from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, output
 from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import EngineProxy
 from server.cli.doctor import doctor
 from server.settings.settings import Settings
+from tests.own_engine import IMAGE, MEGABYTE, load_image, started_engine, unmount
 
-MEGABYTE = 1024**2
-IMAGE = "drydock-test/small"
-LIBRARIES = ("usr/lib/python3/", "usr/lib/x86_64-linux-gnu/gconv/", "usr/lib/x86_64-linux-gnu/perl")
 SMALL = replace(LIMITS, cpus=1.0, disk=8 * MEGABYTE, read_only=False, start_seconds=120.0)
 WRITER = "for i in {1..20}; do head -c 4000000 /dev/zero > $0/file$i || break; done; du -sB1 $0"
 FULL = "No space left on device"
@@ -77,83 +71,6 @@ def mounting(image: Path, disk: Path, options: str) -> str | None:
     command = ["mount", "-t", "xfs", "-o", options, str(image), str(disk)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return None if done.returncode == 0 else done.stderr.strip()
-
-
-def unmount(disk: Path) -> None:
-    """Unmount it, and whatever an engine has left mounted in its folder."""
-    with open("/proc/self/mounts") as file:
-        places = [line.split()[1] for line in file]
-    for place in reversed(places):
-        if place.startswith(f"{disk.parent}/") and subprocess.run(["umount", place], check=False).returncode != 0:
-            subprocess.run(["umount", "-l", place], check=False)
-
-
-def started_engine(folder: Path, stack: ExitStack) -> str:
-    """An engine in a network of its own: it would take the bridge of this host's other one away."""
-    settings, place = folder / "daemon.json", folder / "s"
-    settings.write_text("{}")
-    log = stack.enter_context((folder / "log").open("wb"))
-    engine = subprocess.Popen(
-        [
-            *("unshare", "--net", "dockerd", f"--config-file={settings}", f"--host=unix://{place}"),
-            *(f"--data-root={folder}/disk/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"),
-            *("--storage-driver=overlay2", "--bridge=none", "--iptables=false", "--ip6tables=false"),
-            *(f"--containerd-namespace={folder.name}", f"--containerd-plugins-namespace={folder.name}-plugins"),
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-    )
-    stack.callback(end, engine)
-    asyncio.run(eventually(lambda: answers(place, engine, folder / "log"), limit=90))
-    return f"unix://{place}"
-
-
-def end(engine: subprocess.Popen[bytes]) -> None:
-    engine.terminate()
-    try:
-        engine.wait(60)
-    except subprocess.TimeoutExpired:
-        engine.kill()
-        engine.wait(60)
-
-
-def answers(place: Path, engine: subprocess.Popen[bytes], log: Path) -> bool:
-    assert engine.poll() is None, log.read_text()[-2000:]
-    with socket.socket(socket.AF_UNIX) as probe:  # the SDK leaves its own open when nobody listens
-        return probe.connect_ex(str(place)) == 0
-
-
-def load_image(address: str) -> None:
-    """Give it what of this host's own image a shell and the runner need: a whole one takes many times as long."""
-    source: Any = APIClient(version="auto", **kwargs_from_env())
-    target: Any = APIClient(base_url=address, version="auto")
-    container = source.create_container(DEFAULT_IMAGE, ["true"], network_disabled=True)
-    try:
-        with tempfile.TemporaryFile() as whole, tempfile.NamedTemporaryFile() as small:
-            for piece in source.export(container):
-                whole.write(piece)
-            whole.seek(0)
-            with tarfile.open(fileobj=whole) as old, tarfile.open(fileobj=small, mode="w") as new:
-                for entry in old:
-                    if is_needed(entry):
-                        new.addfile(entry, old.extractfile(entry) if entry.isreg() else None)
-            small.flush()
-            told = target.import_image_from_file(small.name, repository=IMAGE)
-            assert "error" not in told, told
-    finally:
-        source.remove_container(container, force=True)
-        source.close()
-        target.close()
-
-
-def is_needed(entry: tarfile.TarInfo) -> bool:
-    large = entry.size > MEGABYTE and not entry.name.endswith(("/python3.11", "/bash", "/libc.so.6", "/libcrypto.so.3"))
-    return (
-        not large
-        and not entry.islnk()
-        and not entry.name.startswith(("opt/", "var/", "usr/share/", "usr/lib/git-core/", *LIBRARIES))
-    )
 
 
 @pytest.fixture

@@ -58,6 +58,37 @@ ATTACKS = {
         " for fd in range(3, 3 + 200): c.inotify_add_watch(fd, f'w/{n}'.encode(), 4095)",
     )
     + "; rm -rf w",
+    "pipes": python(
+        "import fcntl, os",
+        "try:",
+        " while True:",
+        "  end = os.pipe()[1]; os.set_blocking(end, False)",
+        "  try: fcntl.fcntl(end, 1031, 2**20)",  # F_SETPIPE_SZ
+        "  except OSError: pass",
+        "  try:",
+        "   while True: os.write(end, bytes(65536))",
+        "  except BlockingIOError: pass",
+        "except OSError: pass",
+        "while True: pass",
+    ),
+    "sockets": python(
+        "import socket",
+        "kept = []",
+        "try:",
+        " while True:",
+        "  kept.append(socket.socketpair()); one = kept[-1][0]; one.setblocking(False)",
+        "  try:",
+        "   while True: one.send(bytes(65536))",
+        "  except BlockingIOError: pass",
+        "except OSError: pass",
+        "while True: pass",
+    ),
+    "nameless memory": python(
+        "import os",
+        "while True:",
+        " end = os.memfd_create('x')",
+        " for _ in range(100): os.write(end, bytes(10**6))",
+    ),
     "disk": "head -c 3G /dev/zero > big; rm -f big",
     "fork bomb": python("import os", "while True:", " try: os.fork()", " except OSError: pass"),
 }

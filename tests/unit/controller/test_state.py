@@ -297,7 +297,7 @@ def test_an_error_answers_an_action_too() -> None:
         ),
         (LLMAuthenticationError("the key is wrong"), "STATUS$ERROR_LLM_AUTHENTICATION", "the key is wrong"),
         (DrydockError("the disk is full"), "DrydockError: the disk is full", "the disk is full"),
-        (KeyError("secret-detail"), "RuntimeError: There was an unexpected error", "KeyError"),
+        (KeyError("secret-detail"), "RuntimeError: There was an unexpected error", "the log says what"),
     ],
 )
 def test_a_failure_has_a_public_reason_and_a_text_for_people(error: Exception, reason: str, advice: str) -> None:

@@ -379,7 +379,7 @@ async def test_an_event_that_cannot_be_read_hides_no_other(caplog: pytest.LogCap
     assert [event.id for event in events] == [0, 1, 2, 3]
     assert [event.kind for event in events] == ["MessageEvent", "ForeignEvent", "ForeignEvent", "MessageEvent"]
     assert [to_wire(event, live=False) for event in events[1:3]] == [None, None]
-    assert "event 1 cannot be read and is passed over" in caplog.text
+    assert "event 1 of conversation c cannot be read and is passed over" in caplog.text
 
 
 class ImpatientStore(InMemoryEventStore):

@@ -7,7 +7,7 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
 from server.session import crash_guard
 from server.session.capacity import Capacity
-from server.session.crash_guard import FRUITLESS_LIVES, HELD_BACK, LIFE, WAITING_LIVES, CrashGuard
-from server.session.recovery import resume_interrupted
+from server.session.crash_guard import FRUITLESS_LIVES, HELD_BACK, LIFE, WAITING_LIVES, CrashGuard, Life
+from server.session.recovery import Recovery
 from server.session.run_queue import RunQueue
 from tests.waiting import ticks, until
 
@@ -84,6 +84,7 @@ class World:
         if await guard.holds_back(record):
             return False
         await guard.admit(record)
+        await guard.begin(conversation_id)
         await self.log(conversation_id, [LOADING, *events])
         return True
 
@@ -309,10 +310,44 @@ async def test_recovery_leaves_the_ticket_of_one_that_is_held_back_and_open(worl
     async def start(conversation_id: str) -> None:
         world.taken_up.append(conversation_id)
 
-    await resume_interrupted([await world.record("a")], start, queue, guard, concurrency=1)
+    await Recovery(start, queue, guard, concurrency=1).resume_all([await world.record("a")])
     assert guard.is_held("a")
     assert queue.ticket("a", "ann") is ticket
     assert not world.taken_up
+
+
+async def test_who_waits_to_be_started_has_no_life_yet_and_those_with_the_fewest_failures_are_first(
+    world: World,
+) -> None:
+    for name in ("a", "b", "c"):
+        await world.new(name)
+    assert await world.live("a")
+    await world.database.conversations.set_option("b", LIFE, asdict(Life()))  # whose server ended in order
+    queue = RunQueue(
+        Capacity(9, 9, 9),
+        world.database.conversations,
+        others={},
+        free_sandbox=_frees_nothing,
+        on_turn=lambda _where, _turn: None,
+        metrics=world.metrics,
+    )
+    guard, records = world.guard(), [await world.record(name) for name in ("a", "b", "c")]
+
+    async def start(conversation_id: str) -> None:
+        world.taken_up.append(conversation_id)
+        guard.made_step(conversation_id)
+        if conversation_id == "c":
+            await asyncio.Event().wait()
+
+    resuming = asyncio.create_task(Recovery(start, queue, guard, concurrency=1).resume_all(records))
+    await until(lambda: len(world.taken_up) == 2)
+    await ticks(20)
+    assert world.taken_up == ["b", "c"]
+    assert [guard.failures(name) for name in ("a", "b", "c")] == [2, 0, 1]
+    stored = [(await world.record(name)).options[LIFE] for name in ("a", "b", "c")]
+    assert [life["fruitless"] for life in stored] == [1, 0, 1]  # that of "a" is still its last one's
+    resuming.cancel()
+    await asyncio.wait([resuming])
 
 
 async def _frees_nothing(_to_work: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -11,8 +12,10 @@ from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.store import InMemoryEventStore
 from agent_core.events.stream import EventStream
+from agent_core.troubles import Trouble
 from server.errors import ConfigurationError
 from server.listeners import EventListener
+from server.metrics import ServerMetrics
 from server.session import listening
 from server.session.listening import Listeners
 from tests.waiting import until
@@ -61,8 +64,10 @@ async def test_every_event_is_told_in_order_while_another_listener_fails_at_all_
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listening, "EVENT_SECONDS", 0.05)
-    store = InMemoryEventStore()
-    async with Listeners(["faulty-of-tests", "notes-of-tests"]) as listeners:
+    store, metrics = InMemoryEventStore(), ServerMetrics()
+    async with AsyncExitStack() as entered:
+        entered.enter_context(metrics.counting_lines())
+        listeners = await entered.enter_async_context(Listeners(["faulty-of-tests", "notes-of-tests"]))
         stream = await EventStream.open("c", store)
         tasks = listeners.follow(stream)
         for number in range(6):
@@ -74,6 +79,9 @@ async def test_every_event_is_told_in_order_while_another_listener_fails_at_all_
     assert "'faulty-of-tests' failed in conversation c at event 0" in caplog.text
     assert "'faulty-of-tests' failed at 6 events of conversation c" in caplog.text
     assert "'faulty-of-tests' did not end well" in caplog.text
+    assert metrics.troubles(Trouble.LISTENER_FAILED) == 6 + 1
+    told = [vars(one).get("conversation_id") for one in caplog.records if vars(one).get("code")]
+    assert told == ["c", "c", None], "its end is nobody's"
 
 
 async def test_a_slow_listener_sees_all_that_was_stored_before_its_conversation_was_unloaded() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from agent_core.errors import DISK_FULL, STORAGE_UNAVAILABLE, EventStoreError, SandboxError, StreamClosedError
-from agent_core.events.control import AgentState, AgentStateChanged
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.transient import StatusNotice
 from agent_core.security.secrets import StaticSecret
 from server.auth.identity import Identity
@@ -20,6 +20,7 @@ from server.conversation_manager.conversation_manager import (
     ConversationStatus,
     LiveConversation,
 )
+from server.conversation_manager.forks import sandbox_of
 from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.errors import DatabaseError
 from server.db.event_store import SqlEventStore
@@ -28,7 +29,7 @@ from server.errors import AgentAtWorkError, ConfigurationError, ConversationNotF
 from server.session import recovery
 from server.session.agents.agent_sessions import UserSecrets
 from server.session.crash_guard import FRUITLESS_LIVES, HELD_BACK, LIFE, Life
-from server.session.recovery import interrupted, resume_interrupted
+from server.session.recovery import Recovery, interrupted
 from server.session.sandboxes import DiskReserve
 from server.settings.extensions import class_at
 from tests.unit.server.conftest import FakeAgent, House, MakeHouse, hello
@@ -460,6 +461,55 @@ async def test_what_is_held_back_can_be_stopped_and_removed_without_being_loaded
         assert not house.agents.made
 
 
+async def test_what_is_held_back_is_looked_at_and_halted_without_being_built(make_house: MakeHouse) -> None:
+    loop = asdict(Life(fruitless=FRUITLESS_LIVES, under_way=True))  # so that it is told
+    async with make_house(resume_on_start=False) as house:
+        await house.new("a", agent_state="running", options={LIFE: loop})
+    async with make_house(held_back_seconds=0) as house:
+        session = await house.manager.join("a", "c", ME)
+        log = await session.next_stream(None)
+        assert log is not None
+        async with log.subscribe(transients=True) as seen:
+            told = [await anext(seen), await anext(seen)]  # as the guard wrote it down, and as it is now
+        assert [HELD_BACK in (getattr(one, "reason", ""), getattr(one, "status_id", "")) for one in told] == [True] * 2
+        with pytest.raises(SandboxError, match="held back"):  # nor for its files
+            await sandbox_of(house.manager, "a")
+        assert house.manager.live("a").runtime_status == HELD_BACK
+        await house.manager.send("a", ChangeAgentState(agent_state=AgentState.PAUSED))
+        assert await house.state_of("a") == "paused"
+        assert log.closed
+        assert not house.manager.guard.is_held("a")
+        assert not house.agents.made
+        await house.manager.send("a", ChangeAgentState(agent_state=AgentState.RUNNING))
+        assert await session.next_stream(log) is house.agents.of("a")[0].stream
+
+
+async def test_what_waits_in_line_since_the_last_start_is_built_when_its_turn_comes(make_house: MakeHouse) -> None:
+    async with make_house(resume_on_start=False) as house:
+        for number, name in enumerate(("works", "first", "second")):
+            await house.new(name, agent_state="running", waiting_number=number)
+    async with make_house(max_working_conversations=1) as house:
+        house.agents.start_seconds = 100
+        sessions = {name: await house.manager.join(name, name, ME) for name in ("first", "second")}
+        logs = {name: await session.next_stream(None) for name, session in sessions.items()}
+        log = logs["first"]
+        assert log is not None
+        async with log.subscribe(transients=True) as seen:
+            async for notice in seen:  # until it is not on the way to its place any more
+                if isinstance(notice, StatusNotice) and notice.message.startswith("First in line"):
+                    break
+        assert house.manager.live("second").place == house.manager.queue.place("second") is not None
+        await until(lambda: house.agents.made)
+        assert [agent.conversation_id for agent in house.agents.made] == ["works"]
+        await house.manager.send("second", ChangeAgentState(agent_state=AgentState.PAUSED))
+        await house.manager.stop("works")
+        assert await sessions["first"].next_stream(log) is not None
+        await until(lambda: house.agents.of("first"))
+        await ticks(20)
+        assert not house.agents.of("second")
+        assert await house.state_of("second") == "paused"
+
+
 async def test_one_that_cannot_be_resumed_whatever_the_reason_leaves_the_others_alone(
     make_house: MakeHouse, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -475,7 +525,7 @@ async def test_one_that_cannot_be_resumed_whatever_the_reason_leaves_the_others_
             resumed.append(conversation_id)
 
         manager, left = house.manager, await interrupted(house.database.conversations)
-        await resume_interrupted(left, start, manager.queue, manager.guard, concurrency=1)
+        await Recovery(start, manager.queue, manager.guard, concurrency=1).resume_all(left)
         assert resumed == ["good"]
     assert "conversation bad could not be resumed" in caplog.text
 
@@ -566,9 +616,8 @@ async def test_what_is_stopped_before_it_is_taken_up_is_not_taken_up(make_house:
 
         begun: list[str] = []
         manager, left = house.manager, await interrupted(house.database.conversations)
-        resuming = asyncio.create_task(
-            resume_interrupted(left, start, manager.queue, manager.guard, concurrency=1), name="resuming"
-        )
+        recovery = Recovery(start, manager.queue, manager.guard, concurrency=1)
+        resuming = asyncio.create_task(recovery.resume_all(left), name="resuming")
         await until(lambda: bool(begun))
         stopped, deleted = (name for name in names if name not in begun)
         assert manager.live(stopped).status is ConversationStatus.STARTING

@@ -34,13 +34,11 @@ from server.conversation_manager.retention import (
 )
 from server.db.repositories.conversations import ConversationUse
 from server.metrics import ServerMetrics
-from server.session.run_queue import QueuePlace
 from server.session.unfinished import seed_of
 from tests.unit.server.conftest import House, MakeHouse
 from tests.waiting import until
 
 NOW = datetime.now(UTC)
-PLACE = QueuePlace(1, "", "")
 LONG_AGO = NOW - timedelta(days=9000)
 
 
@@ -148,7 +146,7 @@ async def test_what_waits_in_line_or_is_held_back_when_its_turn_to_go_comes_stay
     for name in ("in line", "held"):
         await house.new(name, created_at=ago(40))
     house.manager.guard.is_held = lambda conversation_id: conversation_id == "held"  # type: ignore[method-assign]
-    house.manager.queue.place = lambda conversation_id: PLACE if conversation_id == "in line" else None  # type: ignore[method-assign]
+    house.manager.queue.is_coming_up = lambda conversation_id: conversation_id == "in line"  # type: ignore[method-assign]
     for name in ("in line", "held"):
         assert not await house.manager.delete(name, unless_used=True)
     assert await house.database.conversations.ids() == {"in line", "held"}

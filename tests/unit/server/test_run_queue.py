@@ -136,6 +136,18 @@ async def test_a_users_own_limit_holds_up_nobody_else(tmp_path: Path) -> None:
         assert turn == QueuePlace(2, TOO_MANY_CONVERSATIONS, text)
 
 
+async def test_who_waits_for_its_own_user_is_in_nobody_elses_line(tmp_path: Path) -> None:
+    async with opened(tmp_path, Capacity(2, 1, 99)) as queue:
+        for name in ("a0", "b0", "a1", "a2", "c0"):
+            queue.enter(name, name[0])
+        await until_begun(queue, "a0", "b0")
+        places = {name: queue.runs.place(name) for name in ("a1", "a2", "c0")}
+        assert [place and place.position for place in places.values()] == [1, 2, 1]
+        assert places["c0"] == QueuePlace(1, WAITING_FOR_TURN, f"{in_line(1)}: {queue.runs._why('working')}")
+        queue.ends("b0")
+        await until_begun(queue, "a0", "b0", "c0")
+
+
 async def test_who_waits_is_told_its_place_as_it_moves_and_when_its_turn_has_come(tmp_path: Path) -> None:
     async with opened(tmp_path, Capacity(1, 1, 9)) as queue:
         for user in ("ann", "bob", "cem", "dan"):
@@ -150,6 +162,23 @@ async def test_who_waits_is_told_its_place_as_it_moves_and_when_its_turn_has_com
             3, WAITING_FOR_TURN, "Third in line: 1 agent is at work, as many as this server has room for."
         )
         assert queue.metrics.troubles(Trouble.WAITING) == 3, "one line for each, not for each place"
+
+
+async def test_places_are_true_at_every_moment_also_between_two_times_of_telling(tmp_path: Path) -> None:
+    async with opened(tmp_path, Capacity(1, 1, 9)) as queue:
+        for name in ("a0", "a1", "a2"):
+            queue.enter(name, "ann")
+        await until(lambda: len(queue.told) == 2)
+        queue.enter("b0", "bob")  # has nothing at work, so it goes before all of hers
+        await ticks(2)
+
+        def positions() -> list[int | None]:
+            places = [queue.runs.place(name) for name in ("b0", "a1", "a2")]
+            return [place and place.position for place in places]
+
+        assert positions() == [1, 2, 3]
+        queue.ends("a0")
+        assert positions() == [None, 1, 2]
 
 
 async def test_a_sandbox_at_rest_makes_room_for_one_that_works(tmp_path: Path) -> None:
@@ -233,7 +262,7 @@ async def test_work_that_comes_to_what_waits_for_its_sandbox_keeps_its_place_ove
 async def test_what_was_in_line_goes_before_who_comes_while_the_server_begins(tmp_path: Path) -> None:
     async with opened(tmp_path, Capacity(1, 1, 9)) as queue:
         queue.runs.close()
-        queue.runs.begin_after(7)
+        await queue.runs.begin_after(7)
         queue.enter("new")
         queue.enter("open", to_work=False)  # a client that has come back first
         queue.enter("waited", number=7)
@@ -332,7 +361,7 @@ async def test_places_are_kept_over_a_restart(tmp_path: Path) -> None:
         assert numbers[0] == 0
         assert 0 < numbers[1] < numbers[2]
     async with opened(tmp_path, Capacity(1, 1, 9)) as queue:
-        queue.runs.begin_after(numbers[2])
+        await queue.runs.begin_after(numbers[2])
         for name, number in (("c", numbers[2]), ("b", numbers[1]), ("a", 0)):
             queue.enter(name, number=number)
         queue.enter("new")

@@ -173,6 +173,49 @@ async def test_where_a_local_sandbox_was_asked_for_nobody_waits_for_the_choice(
         assert await sandboxes.may_have_browser(ConversationRecord(id="a"))
 
 
+async def test_who_asks_before_the_choice_is_made_waits_for_it_however_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not known within five seconds counted as none: an agent began without its browser, for good."""
+    monkeypatch.setattr("server.session.sandboxes.host_has_browser", lambda: True)
+    is_made = asyncio.Event()
+
+    async def choose() -> SandboxSelection:
+        await is_made.wait()
+        fake = FakeProvider()
+        fake.name = "local"
+        return SandboxSelection(fake, "chosen")
+
+    loop, ahead = asyncio.get_running_loop(), 0.0
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + ahead)
+    async with make(choose, tmp_path) as sandboxes:
+        asked = asyncio.create_task(sandboxes.may_have_browser(ConversationRecord(id="a")))
+        lacks = asyncio.create_task(sandboxes.lacks())
+        await asyncio.sleep(0.01)
+        ahead = 50.0
+        await asyncio.sleep(0.01)
+        assert not asked.done()
+        assert not lacks.done()
+        is_made.set()
+        assert await asked
+        assert await lacks == {}
+
+
+async def test_what_could_not_be_chosen_is_not_tried_again_for_a_look(tmp_path: Path) -> None:
+    tried = 0
+
+    async def choose() -> SandboxSelection:
+        nonlocal tried
+        tried += 1
+        raise SandboxError("no engine answers.")
+
+    async with make(choose, tmp_path) as sandboxes:
+        for _ in range(3):
+            assert not await sandboxes.may_have_browser(ConversationRecord(id="a"))
+        assert tried == 1
+
+
 async def test_an_unloaded_conversations_sandbox_is_stopped_and_removed(
     sandboxes: Sandboxes, provider: FakeProvider
 ) -> None:
