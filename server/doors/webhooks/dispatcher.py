@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final, Self, Unpack
 
 from agent_core.errors import EventStoreError
@@ -16,6 +18,7 @@ from server.doors.webhooks.sender import Sender
 
 MAX_KNOWN_USERS: Final = 4_096
 PAUSE_SECONDS: Final = 30.0
+_NOTHING: Final = (None, None)
 
 logger = logging.getLogger(__name__)
 
@@ -68,37 +71,41 @@ class Webhooks:
 
     async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> StoredWebhook | None:
         """Change one; one that is made active goes on where it was. None: it has been deleted meanwhile."""
-        async with self._changing:
-            await self._stop(webhook_id)
-            try:
-                await self._database.webhooks.update(webhook_id, **changes)
-            finally:
-                webhook = await self._begin_again(webhook_id)
-        return webhook
+        async with self._paused(webhook_id):
+            await self._database.webhooks.update(webhook_id, **changes)
+        delivery, _ = self._deliveries.get(webhook_id, _NOTHING)
+        return None if delivery is None else delivery.webhook
 
     async def delete(self, webhook_id: str) -> None:
-        async with self._changing:
-            await self._stop(webhook_id)
+        async with self._paused(webhook_id):
             await self._database.webhooks.delete(webhook_id)
-            self._deliveries.pop(webhook_id, None)
 
     async def replay(self, webhook_id: str, conversation_id: str, after: int) -> None:
         """Send what is behind the event `after` of a conversation (at most its end), acknowledged before or not."""
-        async with self._changing:
-            await self._stop(webhook_id)
-            try:
-                after = min(after, await self._database.events.last_id(conversation_id))
-                await self._database.webhooks.move(webhook_id, conversation_id, after)
-            finally:
-                await self._begin_again(webhook_id)
+        async with self._paused(webhook_id):
+            after = min(after, await self._database.events.last_id(conversation_id))
+            await self._database.webhooks.move(webhook_id, conversation_id, after)
 
-    async def _begin_again(self, webhook_id: str) -> StoredWebhook | None:
-        stored = next((one for one in await self._database.webhooks.all() if one.id == webhook_id), None)
-        if stored is None:
-            self._deliveries.pop(webhook_id, None)
-        else:
-            self._start(stored)
-        return stored
+    @asynccontextmanager
+    async def _paused(self, webhook_id: str) -> AsyncIterator[None]:
+        """While it is changed. Then it goes on as it is stored; where that cannot be told, as it was."""
+        async with self._changing:
+            delivery, task = self._deliveries.get(webhook_id, _NOTHING)
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+            webhook = None if delivery is None else delivery.webhook
+            try:
+                try:
+                    yield
+                finally:
+                    stored = await self._database.webhooks.all()
+                webhook = next((one for one in stored if one.id == webhook_id), None)
+            finally:
+                if webhook is None:
+                    self._deliveries.pop(webhook_id, None)
+                else:
+                    self._start(webhook)
 
     def _forget(self, conversation_id: str) -> None:
         """A webhook for this conversation alone has gone with it."""
@@ -114,12 +121,6 @@ class Webhooks:
         )
         task = asyncio.create_task(self._supervised(delivery), name=f"webhook:{webhook.id}") if webhook.active else None
         self._deliveries[webhook.id] = (delivery, task)
-
-    async def _stop(self, webhook_id: str) -> None:
-        _, task = self._deliveries.get(webhook_id, (None, None))
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
 
     async def _supervised(self, delivery: WebhookDelivery) -> None:
         while True:

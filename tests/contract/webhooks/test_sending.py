@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 from starlette.responses import Response
 
 from agent_core.destinations import Destinations, is_public
+from agent_core.errors import DrydockError
 from agent_core.events.control import AgentState, AgentStateChanged, Recorded
 from agent_core.events.event import utc_now
 from agent_core.events.llm_events import MessageEvent
@@ -292,6 +294,22 @@ async def test_a_webhook_for_one_conversation_goes_with_it(tmp_path: Path, recei
         await database.conversations.delete("one")
         assert [one.id for one in webhooks.of_user("")] == [one.id for one in await database.webhooks.all()] == ["wh"]
         assert await webhooks.update("own", active=True) is None  # asked for before, and carried out behind it
+
+
+async def test_what_the_storage_does_not_delete_or_change_is_told_on(tmp_path: Path, receiver: Receiver) -> None:
+    async with sending(tmp_path) as (database, webhooks):
+        await hook(webhooks, receiver)
+        log = await conversation(database, "one")
+        changes = (webhooks.delete("wh"), webhooks.update("wh", active=True), webhooks.replay("wh", "one", -1))
+        told = list[int]()
+        for number, change in enumerate(changes):
+            told.append(number)
+            await database.writer.execute(text("ALTER TABLE webhooks RENAME TO elsewhere"))
+            with pytest.raises(DrydockError):
+                await change
+            await database.writer.execute(text("ALTER TABLE elsewhere RENAME TO webhooks"))
+            await log.add_event(says("hello"))
+            await receiver.until(lambda: receiver.events("one") == told)
 
 
 async def test_what_was_deleted_before_it_could_be_told_is_not_told(tmp_path: Path, receiver: Receiver) -> None:
