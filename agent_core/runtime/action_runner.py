@@ -104,6 +104,7 @@ LOST = (
 )
 
 
+STOPPED_BEFORE = "Stopped by the user before it ran."
 NOT_BEGUN = "The server was restarted before it could run."
 BROKEN_OFF = "The server was restarted before it was done; what it had done by then stands."
 

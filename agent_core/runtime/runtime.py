@@ -36,6 +36,7 @@ from agent_core.runtime.action_runner import (
     FAILED_ID,
     LOST,
     NOT_BEGUN,
+    STOPPED_BEFORE,
     ActionRunner,
     CallServices,
     LatestResults,
@@ -103,7 +104,7 @@ class Runtime:
         self._beside: dict[int, asyncio.Task[None]] = {}
         self._since: dict[int, float] = {}
         self._passing: asyncio.TimerHandle | None = None
-        self._position = self.dealt_with = -1
+        self._position = self.dealt_with = self._stopped_at = -1
         self._progress = asyncio.Event()
 
     def observe(self, event: AnyEvent) -> None:
@@ -115,6 +116,8 @@ class Runtime:
                 self._unanswered[event.id] = event
             case ActionDecision() if event.cause in self._unanswered:
                 self._decisions[event.cause] = event
+            case ChangeAgentState(source="user") if event.agent_state in _ENDING:
+                self._stopped_at = event.id
             case Rewind():  # what waited on its branch is answered behind it
                 self._unanswered.clear()
                 self._decisions.clear()
@@ -122,14 +125,15 @@ class Runtime:
                 self._unanswered.pop(event.cause, None)
                 self._decisions.pop(event.cause, None)
 
-    async def recover(self, *, resumes: bool, opened_at: int) -> None:
+    async def recover(self, *, resumes: bool, unbegun_since: int) -> None:
         """Settle the actions that an earlier process left without an answer; `observe` has seen the whole log.
 
         What the sandbox still knows is taken over: a finished action's result, a running action's end. What has
         certainly not begun is executed when the conversation `resumes`, because then nobody knows of a reason not to,
         when it belongs to the conversation's own beginning (the environment's), or when it came after the event
-        `opened_at`, with which the present session began; else it is answered as interrupted. Of what is left nobody
-        knows whether it ran: it is never run again, and the answer says so.
+        `unbegun_since`, with which the present session began, or the first one before it whose starts have all failed;
+        else, or when its user has stopped it since, it is answered as interrupted. Of what is left nobody knows whether
+        it ran: it is never run again, and the answer says so.
         """
         for action in list(self._unanswered.values()):
             if action.action is None or self._waits_for_user(action):
@@ -137,11 +141,14 @@ class Runtime:
             if (decision := self._decisions.get(action.id)) is not None and decision.decision == "rejected":
                 await self._answer(action, rejection(action, decision))
                 continue
-            found = "unknown" if action.id > opened_at else await self._what_became_of(action)
-            if found == "lost":
+            is_new = action.id > unbegun_since
+            found = "unknown" if is_new else await self._what_became_of(action)
+            if is_new and action.id < self._stopped_at:
+                await self._answer(action, interrupted(action, STOPPED_BEFORE))
+            elif found == "lost":
                 lost = ErrorClassification.SANDBOX
                 await self._answer(action, failure(action, LOST, classification=lost, error_id=FAILED_ID))
-            elif found == "unknown" and not resumes and action.source != "environment" and action.id <= opened_at:
+            elif found == "unknown" and not (resumes or is_new or action.source == "environment"):
                 tool = self._callable.of(action)
                 text = BROKEN_OFF if tool is not None and tool.resumable else NOT_BEGUN
                 await self._answer(action, interrupted(action, text))
@@ -330,7 +337,7 @@ class Runtime:
             answering = [*self._beside.values(), *([self._worker] if self._worker is not None else [])]
             _, late = await asyncio.wait(answering, timeout=STOP_SECONDS)  # unless the store keeps them
         for action in waiting:
-            await self._answer(action, interrupted(action, "Stopped by the user before it ran."))
+            await self._answer(action, interrupted(action, STOPPED_BEFORE))
         return not late
 
     async def _abandon(self) -> None:

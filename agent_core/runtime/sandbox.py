@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -193,6 +193,9 @@ class SandboxProvider(Protocol):
         The keys are ``image``, ``extra_deps``, ``network``, ``memory_mb``, ``cpus``, ``processes``, ``disk_mb`` and
         ``start_seconds``.
         """
+
+    async def folders(self) -> Sequence[str]:
+        """Folders of this host, beside those of the specs, in which it keeps what is written in sandboxes."""
 
     def create(self, spec: SandboxSpec) -> Sandbox:
         """A sandbox for this conversation; nothing is done before `start`."""

@@ -103,6 +103,7 @@ class AgentSession:
         client_count: Callable[[], int] | None,
         take_turn: TakeTurn,
         opened: range,
+        unbegun_since: int | None,
         is_restored: bool,
     ) -> None:
         self.conversation_id = shared.stream.conversation_id
@@ -123,6 +124,8 @@ class AgentSession:
         self._client_count = client_count
         self._take_turn = take_turn
         self._opened = opened
+        self._unbegun_since = opened[-1] if unbegun_since is None else unbegun_since
+        self._has_begun = False
         self._is_restored = is_restored
         self.rewinder = Rewinder(
             self.stream,
@@ -158,6 +161,7 @@ class AgentSession:
         parent: Parent | None = None,
         client_count: Callable[[], int] | None = None,
         take_turn: TakeTurn = no_wait,
+        unbegun_since: int | None = None,
     ) -> Self:
         """Become the owner of the log, and write that it is loading (in a new log also what the agent is told).
 
@@ -165,6 +169,7 @@ class AgentSession:
         those of an earlier session of this conversation and stay the caller's. `hook_events` says whether its start and
         its end are events for hooks, `parent` what a sub-agent's session has from the one that asks it, and
         `client_count` how many clients follow the conversation, where somebody knows; each step waits for `take_turn`.
+        `unbegun_since` is that of the session before, whose start has failed.
         Raises `EventStoreError`; `AssertionError` where a message of the user comes before any system prompt;
         `KeyError` or `ValueError` where the settings name an unknown agent or tool.
         """
@@ -230,6 +235,7 @@ class AgentSession:
                 client_count=client_count,
                 take_turn=take_turn,
                 opened=range(opened[0].id, opened[-1].id + 1),
+                unbegun_since=unbegun_since,
                 is_restored=is_restored,
             )
 
@@ -238,6 +244,11 @@ class AgentSession:
 
     async def __aexit__(self, *_exception: object) -> None:
         await self.close(stopped=False)
+
+    @property
+    def unbegun_since(self) -> int | None:
+        """No action behind this event has begun, since its start has not got that far; None: it has."""
+        return None if self._has_begun else self._unbegun_since
 
     @property
     def tools(self) -> list[ToolDefinition]:
@@ -364,7 +375,8 @@ class AgentSession:
             await agent.hooks.session_started()
         await self.stream.add_events(answers_to_invalid_calls(state))
         await agent.memory.look_again()
-        await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, opened_at=self._opened[-1])
+        self._has_begun = True
+        await agent.runtime.recover(resumes=state.resumable is AgentState.RUNNING, unbegun_since=self._unbegun_since)
         self.running = agent
         if cloned_at is not None and (repository := self.settings.git.repository) is not None:
             self._followers = agent.follow(self._broken)

@@ -441,6 +441,9 @@ class FakeProvider:
     async def lacks(self) -> Mapping[str, str]:
         return self.missing
 
+    async def folders(self) -> Sequence[str]:
+        return ()
+
     def create(self, spec: SandboxSpec) -> Sandbox:
         key = (spec.instance_id, spec.conversation_id)
         if key not in self.sandboxes:

@@ -7,7 +7,7 @@ import json
 import platform
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from agent_core.errors import DrydockError
@@ -248,7 +248,8 @@ def _capacity(settings: Settings) -> DoctorFinding:
 
 
 async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
-    reserve = DiskReserve([str(settings.data_dir.absolute()), ENGINE_FOLDER], settings.disk_reserve_mb * MEGABYTE)
+    folders = [str(settings.data_dir.absolute()), *(await _engine_folders() if docker else ())]
+    reserve = DiskReserve(folders, settings.disk_reserve_mb * MEGABYTE)
     if problem := reserve.problem():
         return (DoctorFinding("disk", ok=False, text=problem),)
     size = f"{settings.sandbox_disk_mb} MiB" if settings.sandbox_disk_mb else "any amount"
@@ -257,6 +258,16 @@ async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
     enforced = await _enforcement(settings) if docker and settings.sandbox_disk_mb else "watched (no quota)"
     text = f"{reserve.free_mb} MiB free, {margin}; a sandbox may have {size} and {count}, which is {enforced}"
     return (DoctorFinding("disk", ok=True, text=text),)
+
+
+async def _engine_folders() -> Sequence[str]:
+    provider = DockerProvider()
+    try:
+        return await provider.folders()
+    except DrydockError:
+        return [ENGINE_FOLDER]
+    finally:
+        await provider.close()
 
 
 async def _enforcement(settings: Settings) -> str:

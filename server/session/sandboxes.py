@@ -38,6 +38,8 @@ _FASTEST = 2 * 1024**3
 _SHORTEST, _LONGEST = 0.1, 2.0
 _LONGEST_WAIT = 300.0
 _MORE_ROOM = 4 * 1024**2
+_FULL = 256 * 1024**2
+"""A disk with more room than that is not the one that something found full."""
 
 
 class DiskReserve:
@@ -51,6 +53,10 @@ class DiskReserve:
         self._reserve = reserve
         self._free = 0
         self.is_low = False
+
+    def watch(self, folders: Sequence[str]) -> None:
+        """Look at these from now on."""
+        self._folders = folders
 
     def problem(self) -> str:
         """Why nothing more may be written, and what to do, as of now; "" when there is room."""
@@ -69,24 +75,20 @@ class DiskReserve:
             raise SandboxError(problem, code="disk_reserve")
 
     async def until_more_room(self, limit_seconds: float) -> None:
-        """Wait until somebody has freed space on a disk that was full; not for ever, as quotas are not seen."""
-        last, before = time.monotonic() + min(limit_seconds, _LONGEST_WAIT), self._free_on_each()
-        while time.monotonic() < last:
-            await asyncio.sleep(_LONGEST / 4)
-            found = self._free_on_each()
-            if any(now >= then + _MORE_ROOM for now, then in zip(found, before, strict=True)):
+        """Wait until somebody has freed space on a disk that was full; not for ever, as quotas are not seen.
+
+        Nor less than a tenth of the time, or five seconds: what is tried in vain frees its own space again.
+        """
+        began, folders = time.monotonic(), self._folders
+        limit = min(limit_seconds, _LONGEST_WAIT)
+        before = _free_on_each(folders)
+        while (waited := time.monotonic() - began) < limit:
+            await asyncio.sleep(min(_LONGEST / 4, limit - waited))
+            found = _free_on_each(folders)
+            has_more = any(then < _FULL and now >= then + _MORE_ROOM for now, then in zip(found, before, strict=True))
+            if has_more and time.monotonic() - began >= min(limit / 10, 5.0):
                 return
             before = [min(pair) for pair in zip(found, before, strict=True)]
-
-    def _free_on_each(self) -> list[int]:
-        found = []
-        for folder in self._folders:
-            try:
-                disk = os.statvfs(folder)
-                found.append(disk.f_bavail * disk.f_frsize)
-            except OSError:
-                found.append(0)
-        return found
 
     @property
     def free_mb(self) -> int:
@@ -116,6 +118,17 @@ class DiskReserve:
         return low
 
 
+def _free_on_each(folders: Sequence[str]) -> list[int]:
+    found = []
+    for folder in folders:
+        try:
+            disk = os.statvfs(folder)
+            found.append(disk.f_bavail * disk.f_frsize)
+        except OSError:
+            found.append(0)
+    return found
+
+
 logger = logging.getLogger(__name__)
 
 REAP_SECONDS = 20.0
@@ -132,7 +145,7 @@ LOCAL_PROVIDERS = frozenset({"local", "unconfined"})
 
 
 ENGINE_FOLDER = "/var/lib/docker"
-"""Where an engine of this host keeps what its containers write, unless it is told otherwise."""
+"""Where an engine of this host keeps what its containers write, unless it is told otherwise; until it has said so."""
 
 
 class SandboxSelection(NamedTuple):
@@ -172,9 +185,8 @@ class Sandboxes:
         self._metrics = metrics or ServerMetrics()
         self._unremoved: dict[str, ConversationRecord] = {}
         self._removing: asyncio.Task[None] | None = None
-        # Every engine that this host runs by default keeps its volumes there.
-        folders = [str(settings.data_dir.absolute()), ENGINE_FOLDER]
-        self.reserve = DiskReserve(folders, settings.disk_reserve_mb * MEGABYTE)
+        self._folder = str(settings.data_dir.absolute())
+        self.reserve = DiskReserve([self._folder, ENGINE_FOLDER], settings.disk_reserve_mb * MEGABYTE)
         most = settings.max_memory_mb
         self.memory = MemoryCeiling(most if most is None else most * MEGABYTE)
         self._choosing: asyncio.Task[SandboxSelection] | None = None
@@ -336,6 +348,7 @@ class Sandboxes:
 
     async def _prepare(self, provider: SandboxProvider) -> None:
         try:
+            self.reserve.watch([self._folder, *await provider.folders()])
             if self._settings.runtime_extra_deps and (reason := (await provider.lacks()).get("extra_deps")) is not None:
                 text = f"no conversation can begin here with the setting runtime_extra_deps: {reason}"
                 self._metrics.trouble(Trouble.DEPS_FAILED, text, level=logging.ERROR)

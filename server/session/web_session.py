@@ -107,6 +107,7 @@ class WebSession:
         )
         self._loading = False
         self._was_calmed = False
+        self._unbegun_since: int | None = None
         self._ended = False
         self._changed = asyncio.Event()
         # The changes between loaded and unloaded.
@@ -525,7 +526,7 @@ class WebSession:
                 await self._owner.queue.enter(ticket, to_work=True, after=agent.stream.last_id)
 
         try:
-            return await self._agents.make(record, lambda: len(self.connections), take_turn)
+            return await self._agents.make(record, lambda: len(self.connections), take_turn, self._unbegun_since)
         except (KeyError, ValueError) as error:  # what the settings name does not exist here
             why = error.args[0] if isinstance(error, KeyError) and error.args else error  # as text it is quoted
             raise SessionError(f"the conversation cannot be loaded: {why}") from error
@@ -585,6 +586,7 @@ class WebSession:
             await loaded.close(stopped=stopped, sandbox=sandbox)
         finally:
             self._loaded = None
+            self._unbegun_since = agent.unbegun_since if agent.has_failed else None
             self._owner.queue.leave(loaded.ticket)
             self._tell()
 

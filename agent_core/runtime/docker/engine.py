@@ -238,6 +238,11 @@ class DockerEngine:
                 (await opening).abort()
             raise
 
+    @property
+    def is_of_this_host(self) -> bool:
+        """Whether it is reached through a socket file; False also before the first call."""
+        return self._address is not None and self._address.socket_path is not None
+
     async def settled(self, limit: float) -> None:
         """Wait until no call is under way, as long as the engine answers, for `limit` seconds at most."""
         if self._under_way and not (self._heartbeat is not None and self._heartbeat.is_silent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -64,6 +64,11 @@ class DockerProvider:
     async def lacks(self) -> Mapping[str, str]:
         """There is nothing that it could not hold."""
         return {}
+
+    async def folders(self) -> Sequence[str]:
+        """Its own data folder, where the engine is one of this host; raises `SandboxError`."""
+        info = await self._engine.call("say where it keeps its data", lambda client: client.info())
+        return [str(info["DockerRootDir"])] if self._engine.is_of_this_host and info.get("DockerRootDir") else []
 
     async def check_image(self, image: str) -> Availability:
         return await check_image(self._engine, image)

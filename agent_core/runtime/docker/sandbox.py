@@ -235,7 +235,7 @@ class DockerSandbox:
                 elif error.status == 404:
                     raise missing_error(self.spec.image, error.explanation) from error
                 else:
-                    raise _EndedError(error.explanation, _code_of(error.explanation)) from error
+                    raise _refused(error) from error
             else:
                 return SandboxStatus.STOPPED
         raise SandboxError("The sandbox could not be created.", code="start_failed", fix="Look at the engine's log.")
@@ -284,7 +284,7 @@ class DockerSandbox:
                 await self._objects.connect(await self._networks.ensure(self.spec))
                 await self._objects.inject_and_start(with_workspace=not self._known)
         except EngineRefusedError as error:
-            raise _EndedError(error.explanation, _code_of(error.explanation)) from error
+            raise _refused(error) from error
 
     async def _connect(self) -> RunnerStream:
         """Attach to the runner once it listens; raises `_EndedError` as soon as the container does not run."""
@@ -411,6 +411,12 @@ def _is_of(container: str, pid: int) -> bool:
 
 def _status(found: Mapping[str, Any] | None) -> SandboxStatus:
     return SandboxStatus.ABSENT if found is None else _STATUS.get(found["State"]["Status"], SandboxStatus.ABSENT)
+
+
+def _refused(error: EngineRefusedError) -> _EndedError:
+    code = _code_of(error.explanation)
+    # Its own words have paths of its disk, which are nobody's business in a conversation.
+    return _EndedError("no space left on the engine's disk" if code == "disk_full" else error.explanation, code)
 
 
 def _code_of(words: str) -> str:

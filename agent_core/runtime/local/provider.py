@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,6 +63,9 @@ class LocalProvider:
         if "memory" not in await asyncio.get_running_loop().run_in_executor(self._pool, held_limits):
             words.append(f"the memory of a whole sandbox {_NOT_HELD}: each of its processes may have as much as it")
         return Availability(True, ", ".join(words))
+
+    async def folders(self) -> Sequence[str]:
+        return ()
 
     async def lacks(self) -> Mapping[str, str]:
         reason = "local sandboxes have no image, but see the programs of this host (sandbox = docker has images)"

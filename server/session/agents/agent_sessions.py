@@ -305,6 +305,9 @@ class LoadedAgent(Protocol):
     def is_broken(self) -> bool: ...
 
     @property
+    def unbegun_since(self) -> int | None: ...
+
+    @property
     def sandbox(self) -> ConversationSandbox: ...
 
     @property
@@ -352,9 +355,15 @@ class AgentFactory(Protocol):
         """The user's secrets as they are now; may raise `DatabaseError`."""
 
     async def make(
-        self, record: ConversationRecord, client_count: Callable[[], int], take_turn: TakeTurn
+        self,
+        record: ConversationRecord,
+        client_count: Callable[[], int],
+        take_turn: TakeTurn,
+        unbegun_since: int | None = None,
     ) -> LoadedAgent:
         """The opened agent session of `record`, with its user's present settings; its steps wait for `take_turn`.
+
+        `unbegun_since` is that of the one before, whose start has failed.
 
         A `DrydockError` says why it cannot be made; KeyError and ValueError: the settings name what does not exist
         here.
@@ -388,7 +397,11 @@ class AgentSessions:
         self._experiments = experiments
 
     async def make(
-        self, record: ConversationRecord, client_count: Callable[[], int], take_turn: TakeTurn
+        self,
+        record: ConversationRecord,
+        client_count: Callable[[], int],
+        take_turn: TakeTurn,
+        unbegun_since: int | None = None,
     ) -> AgentSession:
         user = await self._database.settings.get(record.user_id)
         secrets = await self._secrets_of(user, record.user_id)
@@ -461,6 +474,7 @@ class AgentSessions:
             sandbox=connection,
             client_count=client_count,
             take_turn=take_turn,
+            unbegun_since=unbegun_since,
         )
         return session
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from agent_core.errors import SandboxError
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
+from server.session import sandboxes
 from server.session.sandboxes import DiskReserve
 from tests.contract.rest.conftest import MODEL_SECONDS, serving
 
@@ -77,7 +79,7 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
 async def test_without_a_reserve_what_a_full_disk_kept_from_starting_starts_when_there_is_room(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_SECONDS", 1000.0)
+    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_SECONDS", 20.0)
     async with serving(small, FakeProvider(behaviour=FULL), disk_reserve_mb=0) as server:
         filling = fill(small, 8 * MEGABYTE)
         conversation_id = await server.create(initial_user_msg="hello")
@@ -96,6 +98,34 @@ async def test_without_a_reserve_what_a_full_disk_kept_from_starting_starts_when
         assert await failed(), "nobody has freed space yet"
         filling.unlink()
         await server.until(goes_on)
+
+
+async def test_what_found_a_disk_full_is_not_tried_again_for_room_that_comes_and_goes(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a second it was, with three events each time: its own trying had freed what it had taken."""
+    monkeypatch.setattr(sandboxes, "_LONGEST", 0.04)
+    reserve = DiskReserve([str(tmp_path), "/no/such/folder"], MEGABYTE)
+    reserve.watch([str(small)])
+    filling, own = fill(small, 6 * MEGABYTE), small / "own"
+    own.write_bytes(bytes(6 * MEGABYTE))
+    began = time.monotonic()
+    waiting = asyncio.create_task(reserve.until_more_room(10))
+    await asyncio.sleep(0.1)
+    own.unlink()
+    await asyncio.sleep(0.1)
+    own.write_bytes(bytes(6 * MEGABYTE))
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    filling.unlink()
+    await waiting
+    assert 1 <= time.monotonic() - began < 5
+    monkeypatch.setattr(sandboxes, "_FULL", 64 * MEGABYTE)
+    waiting = asyncio.create_task(reserve.until_more_room(0.5))  # a quota has no room, its disk has
+    own.unlink()
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    await waiting
 
 
 def test_there_is_room_again_only_with_something_to_spare(small: Path) -> None:

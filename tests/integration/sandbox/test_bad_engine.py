@@ -168,6 +168,7 @@ async def test_an_engine_that_has_no_room_says_what_to_do_and_others_go_on(
     with pytest.raises(SandboxError) as caught:
         await sandbox.start()
     assert (caught.value.code, said in str(caught.value)) == (code, True)
+    assert "/x" not in str(caught.value), "paths of the engine's disk are nobody's business here"
     assert await output(other, "echo at work") == "at work"
     bad.refusals.clear()
     assert await output(sandbox, "echo again") == "again"
@@ -214,6 +215,10 @@ async def test_an_engine_that_answers_each_call_late_is_given_up_by_who_starts_a
     assert longest < 5
     bad.delay = 0.0
     assert await output(kit.connect("new"), "echo new") == "new"
+
+
+async def test_an_engine_says_where_it_keeps_what_sandboxes_write(kit: SandboxKit, bad: BadEngine, engine: Any) -> None:
+    assert list(await kit.provider.folders()) == [engine.info()["DockerRootDir"]]
 
 
 async def test_a_network_that_is_being_made_when_all_ends_does_not_stay(

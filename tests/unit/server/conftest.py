@@ -62,6 +62,7 @@ class FakeAgent:
         self.tools: list[ToolDefinition] = []
         self.stream: EventStream
         self.take_turn: TakeTurn
+        self.unbegun_since: int | None = None
         self._store = store
         self._factory = factory
 
@@ -143,11 +144,18 @@ class FakeAgents:
             raise self.secrets
         return self.secrets
 
-    async def make(self, record: ConversationRecord, client_count: Callable[[], int], take_turn: TakeTurn) -> FakeAgent:
+    async def make(
+        self,
+        record: ConversationRecord,
+        client_count: Callable[[], int],
+        take_turn: TakeTurn,
+        unbegun_since: int | None = None,
+    ) -> FakeAgent:
         del client_count
         sandbox = SandboxConnection(await self.sandboxes.sandbox(record))
         agent = FakeAgent(record.id, self.store, self, sandbox)
         agent.take_turn = take_turn
+        agent.unbegun_since = unbegun_since
         self.made.append(agent)
         await agent.open()
         return agent
