@@ -43,16 +43,16 @@ _FULL = 256 * 1024**2
 
 
 class DiskReserve:
-    """Tells whether some folders' disks have less than `reserve` bytes free (0: never); databases fail without.
+    """Tells whether disks (of the server's folder, then its engine's) have less than `reserve` bytes free (0: never).
 
-    Once they had, there is room again only with a tenth more.
+    Databases fail without. Once they had, there is room again only with a tenth more.
     """
 
     def __init__(self, folders: Sequence[str], reserve: int) -> None:
         self._folders = folders
         self._reserve = reserve
         self._free = 0
-        self.is_low = False
+        self._is_engines = self.is_low = False
 
     def watch(self, folders: Sequence[str]) -> None:
         """Look at these from now on."""
@@ -64,8 +64,9 @@ class DiskReserve:
         if not self.is_low:
             return ""
         free, reserve = self._free / 1024**2, self._reserve / 1024**2
+        whose = "The disk of the server's Docker engine" if self._is_engines else "The server's disk"
         return (
-            f"The server's disk is nearly full: {free:.0f} MiB are free, and {reserve:.0f} MiB are kept in reserve"
+            f"{whose} is nearly full: {free:.0f} MiB are free, and {reserve:.0f} MiB are kept in reserve"
             " (disk_reserve_mb). Until there is room again, no sandbox is started and those"
             " that run are frozen; then they go on by themselves. Remove conversations, or free some space on the disk."
         )
@@ -106,14 +107,15 @@ class DiskReserve:
         if self.is_low:
             needed, entries = needed + needed // 10, entries + entries // 10
         low, least = False, None
-        for folder in self._folders:
+        for number, folder in enumerate(self._folders):
             try:
                 found = os.statvfs(folder)
             except OSError:
                 continue
             free = found.f_bavail * found.f_frsize
             low = low or free < needed or (found.f_files > 4 * _ENTRIES and found.f_favail < entries)
-            least = free if least is None else min(least, free)
+            if least is None or free < least:
+                least, self._is_engines = free, number > 0
         self._free = least or 0
         return low
 
