@@ -586,7 +586,7 @@ class WebSession:
             await loaded.close(stopped=stopped, sandbox=sandbox)
         finally:
             self._loaded = None
-            self._unbegun_since = agent.unbegun_since if agent.has_failed else None
+            self._unbegun_since = loaded.agent.unbegun_since if loaded.agent.has_failed else None
             self._owner.queue.leave(loaded.ticket)
             self._tell()
 
