@@ -241,6 +241,49 @@ describe("settings", () => {
     expect(help?.textContent).toBe("the port is a number from 1 to 65535, such as http://127.0.0.1:11434/v1");
   });
 
+  it("say at once that nothing is stored yet, then why it is not, and never that it is", async () => {
+    let answers: (status: number) => void = () => undefined;
+    const post = new Promise<number>((resolve) => {
+      answers = resolve;
+    });
+    vi.stubGlobal("fetch", async (input: string, init?: RequestInit) => {
+      if (init?.method !== "POST") return await answer(input, init);
+      return new Response(JSON.stringify({ error: "The change could not be stored: the disk is full" }), { status: await post });
+    });
+    window.history.replaceState(null, "", "/settings");
+    render(<App services={services} />);
+    await screen.findByTestId("settings-model");
+    await userEvent.click(screen.getByTestId("settings-save"));
+    expect((await screen.findByTestId("not-yet")).textContent).toContain("Not stored yet");
+    answers(507);
+    expect((await screen.findByTestId("settings-error")).textContent).toBe("The change could not be stored: the disk is full");
+    expect([screen.queryByTestId("not-yet"), screen.queryByText(/^Saved/)]).toEqual([null, null]);
+  });
+
+  it("are saved, whatever becomes of reading them again", async () => {
+    routes["POST /api/settings"] = () => {
+      routes["GET /api/settings"] = () => ({ status: 503, body: { error: "The disk is full" } });
+      return { body: { message: "Settings stored" } };
+    };
+    window.history.replaceState(null, "", "/settings");
+    render(<App services={services} />);
+    await screen.findByTestId("settings-model");
+    await userEvent.click(screen.getByTestId("settings-save"));
+    expect((await screen.findByTestId("settings-error")).textContent).toBe("The settings are saved, but could not be read again. The disk is full");
+    expect(screen.getByText(/^Saved/)).toBeTruthy();
+  });
+
+  it("say that nobody knows whether they are stored when no answer came", async () => {
+    vi.stubGlobal("fetch", (input: string, init?: RequestInit) =>
+      init?.method === "POST" ? Promise.reject(new TypeError("Failed to fetch")) : answer(input, init),
+    );
+    window.history.replaceState(null, "", "/settings");
+    render(<App services={services} />);
+    await screen.findByTestId("settings-model");
+    await userEvent.click(screen.getByTestId("settings-save"));
+    expect((await screen.findByTestId("settings-error")).textContent).toContain("It is not known whether the settings could be stored.");
+  });
+
   it("say as a whole what the server refuses and the form has no field for", async () => {
     const detail = [{ type: "value_error", loc: ["body", "agent"], msg: "there is no such agent" }];
     routes["POST /api/settings"] = () => ({ status: 422, body: { detail, message: "agent: there is no such agent" } });

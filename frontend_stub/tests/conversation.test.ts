@@ -162,6 +162,24 @@ describe("starting", () => {
     expect(model.progress.map((step) => step.label)).toEqual(["Starting the sandbox", "Still waiting for the engine."]);
   });
 
+  it("says that it waits for the engine, and beside it why, until the engine is back", () => {
+    const starting = status("STATUS$STARTING_RUNTIME", "Starting the sandbox");
+    const model = liveModel(state(0, "loading"), starting, status("STATUS$WAITING_FOR_ENGINE", "It is away. Look at its log."));
+    expect([model.progress.at(-1)?.label, model.warning]).toEqual(["Waiting for the Docker engine", "It is away. Look at its log."]);
+    receive(model, starting);
+    expect([model.progress.at(-1)?.label, model.warning]).toEqual(["Starting the sandbox", ""]);
+    dispatch(model, { type: "info", info: info({ runtime_status: "STATUS$WAITING_FOR_ENGINE", runtime_warning: "Away." }) });
+    expect(model.warning).toBe("Away.");
+  });
+
+  it("takes from the facts that the sandbox is frozen, and that it is no more", () => {
+    const model = liveModel(state(0, "running"));
+    dispatch(model, { type: "info", info: info({ runtime_status: "STATUS$ERROR_DISK_RESERVE", runtime_warning: "Nearly full." }) });
+    expect([model.frozen, model.warning, phaseOf(model)]).toEqual(["Nearly full.", "", "working"]);
+    dispatch(model, { type: "info", info: info() });
+    expect([model.frozen, model.warning]).toEqual(["", ""]);
+  });
+
   it("says that the sandbox is lost or frozen until it is there again, and what storage refuses until it works", () => {
     const model = liveModel(
       state(0, "running"),

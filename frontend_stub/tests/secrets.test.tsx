@@ -83,7 +83,7 @@ describe("secrets", () => {
     await userEvent.type(screen.getByLabelText("Name"), "KEY");
     await userEvent.type(screen.getByLabelText("Value"), "v");
     await userEvent.click(screen.getByTestId("secret-add"));
-    expect((await screen.findByTestId("secrets-error")).textContent).toBe("value: it is too long");
+    expect((await screen.findByTestId("secrets-error")).textContent).toBe("The change could not be stored. value: it is too long");
     expect(screen.getByLabelText("Name")).toHaveProperty("value", "KEY");
   });
 });

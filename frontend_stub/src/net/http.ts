@@ -146,6 +146,15 @@ export function passes(error: unknown): boolean {
   return error instanceof ApiError && PASSING.has(error.status);
 }
 
+/** What to tell of something that was to be stored: that it is not, or that nobody knows; and why. */
+export function refusalOf(what: string, error: unknown): string {
+  const why = errorText(error);
+  if (why.includes("could not be stored")) return why;
+  const isOpen = error instanceof ApiError && error.status === 0;
+  const state = isOpen ? `It is not known whether ${what.charAt(0).toLowerCase()}${what.slice(1)} could be stored.` : `${what} could not be stored.`;
+  return `${state} ${why}`;
+}
+
 /** The sentence to show for anything that was thrown. */
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -110,7 +110,7 @@ export function HomePage() {
         </div>
         {error !== "" && (
           <p className="form-error" role="alert" data-testid="create-error">
-            The conversation could not be created. {error}
+            {creating ? "The conversation has not begun yet." : "The conversation could not be created."} {error}
             {creating && (
               <>
                 {" "}

@@ -1,6 +1,6 @@
 /** What the user may set, and what the server runs on. */
-import { useEffect, useState } from "react";
-import { useDocumentTitle } from "../app/hooks";
+import { useCallback, useEffect, useState } from "react";
+import { useDocumentTitle, useLoading } from "../app/hooks";
 import { loadSettings, useServices } from "../app/services";
 import { About } from "../components/settings/About";
 import { McpSignIns } from "../components/settings/McpSignIns";
@@ -8,34 +8,24 @@ import { Secrets } from "../components/settings/Secrets";
 import { SettingsForm } from "../components/settings/SettingsForm";
 import { DrawerButton } from "../components/shell/Shell";
 import { Spinner } from "../components/common/Spinner";
-import { errorText } from "../net/http";
 import { useReadable } from "../state/store";
 
 export function SettingsPage() {
   const services = useServices();
-  const { api, settings } = services;
-  const stored = useReadable(settings);
-  const [error, setError] = useState("");
+  const { api } = services;
+  const stored = useReadable(services.settings);
   const [models, setModels] = useState<readonly string[]>([]);
   useDocumentTitle("Settings");
 
+  // Another page may have changed both since this one was loaded.
+  const load = useCallback(async () => {
+    services.config.set(await services.api.config());
+    services.settings.set(await loadSettings(services));
+  }, [services]);
+  const error = useLoading(load);
+
   useEffect(() => {
     let current = true;
-    // Another page may have changed both since this one was loaded.
-    api
-      .config()
-      .then((value) => {
-        services.config.set(value);
-        return loadSettings(services);
-      })
-      .then(
-        (value) => {
-          if (current) settings.set(value);
-        },
-        (failure: unknown) => {
-          if (current) setError(errorText(failure));
-        },
-      );
     api.models().then(
       (value) => {
         if (current) setModels(value);
@@ -45,7 +35,7 @@ export function SettingsPage() {
     return () => {
       current = false;
     };
-  }, [api, settings, services]);
+  }, [api]);
 
   return (
     <div className="settings-page" data-testid="settings-page">

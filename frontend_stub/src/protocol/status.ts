@@ -101,6 +101,7 @@ const PROGRESS: Readonly<Record<string, string>> = {
   STATUS$ERROR_STORAGE: "The server cannot store anything",
   STATUS$ERROR_DISK_RESERVE: "The server's disk is nearly full, and the sandbox is frozen",
   STATUS$HELD_BACK: "Held back",
+  STATUS$WAITING_FOR_ENGINE: "Waiting for the Docker engine",
 };
 
 /** Work is wanted and does not begin yet: the text of such a status says why, and how many are before it. */
@@ -119,6 +120,11 @@ export function waitingParts(text: string): readonly [string, string] {
   const end = text.indexOf(": ");
   return end < 0 ? [text, ""] : [text.slice(0, end), text.slice(end + 2)];
 }
+
+/** The start waits for the engine, which is away: the text of such a status says why. */
+export const WAITING_FOR_ENGINE = "STATUS$WAITING_FOR_ENGINE";
+/** The sandbox is frozen: the text of such a status says why. */
+export const FROZEN = "STATUS$ERROR_DISK_RESERVE";
 
 /** Whether work waits since the conversation may be what ends the server: its user can have it go on at once. */
 export function isHeldBack(waiting: string): boolean {

@@ -5,7 +5,7 @@
  */
 import type { Frame } from "../protocol/frames";
 import type { ConversationInfo } from "../protocol/rest";
-import { isWaiting, progressLabel } from "../protocol/status";
+import { FROZEN, isWaiting, progressLabel } from "../protocol/status";
 import { endStart, takeState } from "./agent-state";
 import { prependHistory, takeEvent } from "./log";
 import type { Connection, ConversationModel, ModelAction, PendingMessage } from "./model";
@@ -71,7 +71,10 @@ export function reduce(model: ConversationModel, action: ModelAction): void {
 function takeInfo(model: ConversationModel, info: ConversationInfo): void {
   model.info = info;
   model.infoState = "known";
-  model.warning = info.runtime_warning ?? "";
+  const reason = info.runtime_warning ?? "";
+  const isFrozen = info.runtime_status === FROZEN;
+  model.frozen = isFrozen ? reason : "";
+  model.warning = isFrozen ? "" : reason;
   const held = info.runtime_status !== null && isWaiting(info.runtime_status) ? progressLabel(info.runtime_status) : "";
   model.waiting = info.waiting ?? held;
   if (info.status === "STARTING" || info.status === "RUNNING") model.obstacle = "";

@@ -69,7 +69,7 @@ export interface ConversationModel {
   startingSince: number;
   progress: readonly ProgressStep[];
   retry: string;
-  /** What is wrong with the network of the sandbox that runs; stays until it is started again. */
+  /** What is wrong with the network of the sandbox that runs, or why it is not started yet. */
   warning: string;
   /** Why the server can store nothing just now, in words; empty when it can. */
   outage: string;

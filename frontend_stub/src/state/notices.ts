@@ -1,6 +1,6 @@
 /** Status frames: steps of the start, retries, titles, and what went wrong outside the agent's own work. */
 import type { StatusFrame } from "../protocol/frames";
-import { isErrorStatus, isWaiting, progressLabel } from "../protocol/status";
+import { FROZEN, WAITING_FOR_ENGINE, isErrorStatus, isWaiting, progressLabel } from "../protocol/status";
 import type { ConversationModel, Notice } from "./model";
 
 /** The id of whatever has no id of its own: it says nothing by itself. */
@@ -31,7 +31,7 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     model.outage = frame.message || progressLabel(frame.id);
     return;
   }
-  if (frame.id === "STATUS$ERROR_DISK_RESERVE") {
+  if (frame.id === FROZEN) {
     model.frozen = frame.message || progressLabel(frame.id);
     return;
   }
@@ -62,10 +62,11 @@ export function takeStatus(model: ConversationModel, frame: StatusFrame, at: num
     return;
   }
   model.waiting = "";
+  if (frame.id === WAITING_FOR_ENGINE) model.warning = frame.message;
   if (frame.id === "STATUS$STARTING_RUNTIME") model.warning = "";
   // A failed start is told as an error too; it is no step of the start.
   if (isErrorStatus(frame.id)) return;
-  const label = frame.message || progressLabel(frame.id);
+  const label = frame.id === WAITING_FOR_ENGINE ? progressLabel(frame.id) : frame.message || progressLabel(frame.id);
   if (label === "" || model.progress.at(-1)?.label === label) return;
   // A start that begins anew, since the engine is away, goes back to a step that it has made before.
   const before = model.progress.findIndex((step) => step.label === label);

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
 import re
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -141,12 +143,16 @@ async def test_a_plugin_and_a_file_of_hooks_that_fail_are_told_written_and_count
         assert sorted(lines(caplog)) == [("hook_failed", ident), ("plugin_failed", ident)]
 
 
+def damage(path: Path, conversation_id: str) -> None:
+    with contextlib.closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as database:
+        values = b"{no event", conversation_id
+        database.execute("UPDATE events SET payload = ? WHERE conversation_id = ? AND id = 0", values)
+
+
 async def test_a_lost_event_is_told_of_with_its_conversation(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     ident = await server.create()
     await server.until_running(ident)
-    path = server.app.settings.data_dir / "drydock.db"
-    with contextlib.closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as database:
-        database.execute("UPDATE events SET payload = ? WHERE conversation_id = ? AND id = 0", (b"{no event", ident))
+    await asyncio.to_thread(damage, server.app.settings.data_dir / "drydock.db", ident)
     await server.events(ident)
     assert await counted(server) == {"event_unreadable": 1}
     assert lines(caplog) == [("event_unreadable", ident)]

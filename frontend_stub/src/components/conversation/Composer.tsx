@@ -19,8 +19,6 @@ interface ComposerProps {
   readonly children?: ReactNode;
 }
 
-const MAX_HEIGHT = 260;
-
 function readDraft(key: string): string {
   return tabShelf.read(key) ?? "";
 }
@@ -38,8 +36,11 @@ export function Composer(props: ComposerProps) {
   useLayoutEffect(() => {
     const element = field.current;
     if (element === null) return;
+    const style: object = element.style;
+    // Where the browser does so itself, it makes room for a long placeholder too.
+    if ("fieldSizing" in style) return;
     element.style.height = "auto";
-    element.style.height = `${Math.min(element.scrollHeight, MAX_HEIGHT)}px`;
+    element.style.height = `${element.scrollHeight}px`;
   }, [text]);
 
   useEffect(() => {

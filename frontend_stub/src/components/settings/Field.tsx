@@ -9,6 +9,15 @@ interface FieldProps {
   readonly children: (ids: { readonly id: string; readonly describedBy: string }) => ReactNode;
 }
 
+/** Beside a button that was pressed, unless the server answers at once. */
+export function NotYet() {
+  return (
+    <span className="not-yet" role="status" data-testid="not-yet">
+      Not stored yet: the server has not answered.
+    </span>
+  );
+}
+
 export function Field({ label, help, error, children }: FieldProps) {
   const id = useId();
   return (

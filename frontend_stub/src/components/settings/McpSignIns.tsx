@@ -1,5 +1,6 @@
 /** The MCP servers that one signs in to: where one has, where it is wanted, and the way in and out. */
-import { useEffect, useState } from "react";
+import { useCallback, useState } from "react";
+import { useLoading } from "../../app/hooks";
 import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
 import type { McpSignIn } from "../../protocol/rest";
@@ -16,20 +17,10 @@ export function McpSignIns() {
   const [signIns, setSignIns] = useState<readonly McpSignIn[]>([]);
   const [failure, setFailure] = useState("");
 
-  useEffect(() => {
-    let current = true;
-    api.mcpSignIns().then(
-      (found) => {
-        if (current) setSignIns(found);
-      },
-      (error: unknown) => {
-        if (current) setFailure(errorText(error));
-      },
-    );
-    return () => {
-      current = false;
-    };
+  const load = useCallback(async () => {
+    setSignIns(await api.mcpSignIns());
   }, [api]);
+  const problem = useLoading(load);
 
   const signOut = async (one: McpSignIn) => {
     setFailure("");
@@ -43,7 +34,8 @@ export function McpSignIns() {
     }
   };
 
-  if (signIns.length === 0 && failure === "") return null;
+  const told = failure || problem;
+  if (signIns.length === 0 && told === "") return null;
   return (
     <section className="panel" aria-labelledby="settings-mcp" data-testid="mcp-sign-ins">
       <h2 id="settings-mcp">MCP servers</h2>
@@ -74,9 +66,9 @@ export function McpSignIns() {
           </li>
         ))}
       </ul>
-      {failure !== "" && (
+      {told !== "" && (
         <p className="form-error" role="alert" data-testid="mcp-sign-ins-error">
-          {failure}
+          {told}
         </p>
       )}
     </section>

@@ -1,10 +1,11 @@
 /** The user's own secrets: what there are, a new one, and the way to be rid of one. Values are never shown. */
-import { useEffect, useState } from "react";
+import { useCallback, useState } from "react";
+import { useLoading } from "../../app/hooks";
 import { useServices } from "../../app/services";
-import { errorText } from "../../net/http";
+import { errorText, refusalOf } from "../../net/http";
 import type { SecretName } from "../../protocol/rest";
 import { ConfirmDialog } from "../common/ConfirmDialog";
-import { Field } from "./Field";
+import { Field, NotYet } from "./Field";
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const EMPTY = { name: "", value: "", description: "" };
@@ -15,33 +16,27 @@ export function Secrets() {
   const [failure, setFailure] = useState("");
   const [deleting, setDeleting] = useState<string | null>(null);
 
-  useEffect(() => {
-    let current = true;
-    api.secrets().then(
-      (found) => {
-        if (current) setSecrets(found);
-      },
-      (error: unknown) => {
-        if (current) setFailure(errorText(error));
-      },
-    );
-    return () => {
-      current = false;
-    };
+  const load = useCallback(async () => {
+    setSecrets(await api.secrets());
   }, [api]);
+  const problem = useLoading(load);
 
   /** Does it, and shows what there is then; false when it failed. */
   const change = async (act: () => Promise<void>, done: string): Promise<boolean> => {
     setFailure("");
     try {
       await act();
-      setSecrets(await api.secrets());
       toasts.done(done);
-      return true;
     } catch (error) {
-      setFailure(errorText(error));
+      setFailure(refusalOf("The change", error));
       return false;
     }
+    try {
+      setSecrets(await api.secrets());
+    } catch (error) {
+      setFailure(`${done} The list could not be read again. ${errorText(error)}`);
+    }
+    return true;
   };
 
   return (
@@ -70,9 +65,9 @@ export function Secrets() {
         taken={secrets ?? []}
         onAdd={(secret) => change(() => api.createSecret(secret), `${secret.name} is stored. Conversations can use it at once.`)}
       />
-      {failure !== "" && (
+      {(failure || problem) !== "" && (
         <p className="form-error" role="alert" data-testid="secrets-error">
-          {failure}
+          {failure || problem}
         </p>
       )}
       {deleting !== null && (
@@ -148,6 +143,7 @@ function NewSecret({ taken, onAdd }: NewSecretProps) {
       <button type="submit" className="button secret-add" disabled={adding || name === "" || text.value.trim() === ""} data-testid="secret-add">
         {adding ? "Adding" : "Add the secret"}
       </button>
+      {adding && <NotYet />}
     </form>
   );
 }

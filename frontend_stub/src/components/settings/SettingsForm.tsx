@@ -1,10 +1,10 @@
 import { useEffect, useId, useRef, useState } from "react";
 import { useServices } from "../../app/services";
-import { ApiError, errorText } from "../../net/http";
+import { ApiError, errorText, refusalOf } from "../../net/http";
 import { DEMO_MODEL } from "../../protocol/rest";
 import type { Settings } from "../../protocol/rest";
 import { useReadable } from "../../state/store";
-import { Field } from "./Field";
+import { Field, NotYet } from "./Field";
 import { check, refusedFields, toChange, toText } from "./form";
 import type { Asks, FieldErrors, SettingsText } from "./form";
 
@@ -52,18 +52,26 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
     setSaving(true);
     try {
       await services.api.saveSettings(stored, toChange(text));
-      const fresh = await services.api.settings();
-      services.settings.set(fresh);
-      // The server tells which model answers now.
-      services.config.set(await services.api.config());
-      setText(toText(fresh));
       services.toasts.done("Saved. New conversations use it; one that is awake does after it has slept.");
+      await show();
     } catch (error) {
       const refused = error instanceof ApiError ? refusedFields(error.fields) : null;
       setErrors(refused ?? {});
-      setFailure(refused === null ? errorText(error) : "See the marked field.");
+      setFailure(refused === null ? refusalOf("The settings", error) : "The settings could not be stored. See the marked field.");
     }
     setSaving(false);
+  };
+
+  /** Shows what is stored, and which model answers now. */
+  const show = async () => {
+    try {
+      const fresh = await services.api.settings();
+      services.settings.set(fresh);
+      services.config.set(await services.api.config());
+      setText(toText(fresh));
+    } catch (error) {
+      setFailure(`The settings are saved, but could not be read again. ${errorText(error)}`);
+    }
   };
 
   const form = useRef<HTMLFormElement>(null);
@@ -195,15 +203,16 @@ export function SettingsForm({ stored, models }: SettingsFormProps) {
         </div>
       </section>
 
-      {failure !== "" && (
-        <p className="form-error" role="alert" data-testid="settings-error">
-          The settings could not be stored. {failure}
-        </p>
-      )}
       <div className="form-actions">
+        {failure !== "" && (
+          <p className="form-error" role="alert" data-testid="settings-error">
+            {failure}
+          </p>
+        )}
         <button type="submit" className="button primary" disabled={saving} data-testid="settings-save">
           {saving ? "Saving" : "Save"}
         </button>
+        {saving && <NotYet />}
       </div>
     </form>
   );
