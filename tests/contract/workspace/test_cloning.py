@@ -269,7 +269,8 @@ async def test_a_setup_script_that_its_end_has_cut_off_is_not_forgotten_at_the_n
             await reached.wait()
         assert (await cloning.client.post(f"/api/conversations/{workspace.id}/stop")).status_code == 200
     for _ in range(2):
-        await cloning.client.post(f"/api/conversations/{workspace.id}/start", json={})
+        started = await cloning.client.post(f"/api/conversations/{workspace.id}/start", json={})
+        assert started.status_code == 200, started.text
         await cloning.again(workspace)
         found = await workspace.run("cat ~/set-up; cd scripted/.git; ls hooks/pre-commit; ls | grep drydock || true")
         assert found.split() == ["x", "hooks/pre-commit"]
