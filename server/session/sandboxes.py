@@ -193,6 +193,7 @@ class Sandboxes:
         self.memory = MemoryCeiling(most if most is None else most * MEGABYTE)
         self._choosing: asyncio.Task[SandboxSelection] | None = None
         self._choice: SandboxSelection | None = None
+        self._provider: SandboxProvider | None = None
         self._preparing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -206,8 +207,8 @@ class Sandboxes:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        if self._choice is not None and self._choice.provider is not None:
-            await self._choice.provider.close()
+        if self._provider is not None:
+            await self._provider.close()
 
     def check_room(self) -> None:
         """Raise `SandboxError` while nothing more may begin, for want of room on the disk or of memory."""
@@ -343,6 +344,7 @@ class Sandboxes:
         except DrydockError as error:
             choice = SandboxSelection(None, str(error), error.code if isinstance(error, SandboxError) else "")
         if choice.provider is not None:
+            self._provider = choice.provider  # which is to be closed, also where the server ends in the next line
             await self._reap(choice.provider)
             self._preparing = asyncio.create_task(self._prepare(choice.provider), name="sandbox-preparation")
         self._choice = choice

@@ -229,6 +229,10 @@ class DockerNetworks:
     def forget(self) -> None:
         self._made.clear()
 
+    def serve(self, instance_id: str) -> None:
+        """What this instance has and nothing runs in is removed in the end, too."""
+        self._instances.add(instance_id)
+
     async def remove_unused(self, instance_id: str, *, all_of_instance: bool) -> None:
         """Remove our networks in which nothing runs: this instance's if wished, and old ones of any other.
 

@@ -89,6 +89,7 @@ class DockerProvider:
         )
 
     async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
+        self._networks.serve(instance_id)
         removed = await self._remove_all(instance_id, keep)
         with suppress(SandboxError):
             await self.remove_abandoned()

@@ -352,7 +352,7 @@ async def test_networks_in_which_nothing_runs_go_with_their_provider_and_old_one
     assert len(left()) == 2
     label = f"drydock.instance={other.instance}"
     times = {found["Created"] for found in engine.networks(filters={"label": label})}
-    monkeypatch.setattr("agent_core.runtime.docker.networks._age", lambda created: 1e9 if created in times else 0)
+    monkeypatch.setattr("agent_core.runtime.docker.networks.age", lambda created: 1e9 if created in times else 0)
     assert await docker_kit.provider.reap(docker_kit.instance, []) == []
     assert [name.rsplit("-", 1)[1] for name in left()] == ["full"]
     assert await output(stopped, "tail -n +3 /proc/net/dev | wc -l") == "2"
@@ -363,7 +363,11 @@ async def test_networks_in_which_nothing_runs_go_with_their_provider_and_old_one
     await last.close()  # and as it ends: what still runs keeps its network
     assert [name.rsplit("-", 1)[1] for name in left()] == ["full"]
     await running.stop()
-    await other.provider.reap(other.instance, [])
+    ended = DockerProvider()
+    reaping = asyncio.create_task(ended.reap(other.instance, []))
+    await asyncio.sleep(0)
+    reaping.cancel()
+    await ended.close()  # the server ends as soon as it has begun
     assert left() == []
 
 

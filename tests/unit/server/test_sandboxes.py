@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,26 @@ async def test_leaving_while_it_still_looks_ends_the_search(tmp_path: Path) -> N
 
     async with asyncio.timeout(30), make(choose, tmp_path) as sandboxes:
         assert sandboxes.choice is None
+
+
+async def test_leaving_while_it_removes_what_is_left_lets_go_of_the_provider(tmp_path: Path) -> None:
+    removing, closed = asyncio.Event(), asyncio.Event()
+
+    class Slow(FakeProvider):
+        async def reap(self, instance_id: str, keep: Collection[str]) -> list[str]:
+            removing.set()
+            await asyncio.sleep(60)
+            raise AssertionError
+
+        async def close(self) -> None:
+            closed.set()
+
+    async def choose() -> SandboxSelection:
+        return SandboxSelection(Slow(), "it is there")
+
+    async with asyncio.timeout(30), make(choose, tmp_path):
+        await removing.wait()
+    assert closed.is_set()
 
 
 async def test_the_spec_says_what_the_settings_say(sandboxes: Sandboxes, tmp_path: Path) -> None:
