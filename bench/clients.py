@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio.subprocess import PIPE, Process
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -39,8 +42,9 @@ async def measure(stage: Stage) -> list[Figure]:
         await scene.prepare()
         cases = scene.cases()
         figures: list[Figure] = []
-        for name in stage.cases or cases:
-            figures += await scene.observed(*cases[name])
+        async with scene.witness() as witness:
+            for name in stage.cases or cases:
+                figures += await scene.observed(*cases[name], witness)
         return [*figures, Figure("tracebacks in the server's log", scene.tracebacks(), "", 0)]
 
 
@@ -135,11 +139,11 @@ class Scene:
         }
         return {name: (title, misbehave, bad) for name, (title, misbehave) in kinds.items()}
 
-    async def observed(self, name: str, misbehave: Misbehaviour, bad: BadClients) -> list[Figure]:
+    async def observed(self, name: str, misbehave: Misbehaviour, bad: BadClients, witness: Process) -> list[Figure]:
         """What the witness sees meanwhile, and what the server takes more than before."""
         bad.answers.clear()
         before = resident_kb(self._server.pid)
-        watching = asyncio.create_task(self._witness(self._stage.pause(SECONDS)))
+        watching = asyncio.create_task(_seen(witness, self._stage.pause(SECONDS)))
         await asyncio.sleep(self._stage.pause(1.0))
         doing = asyncio.ensure_future(misbehave())
         peak = before
@@ -168,16 +172,30 @@ class Scene:
         """How often the server did not know what to do."""
         return Path(self._server.data_dir.with_suffix(".log")).read_text(errors="replace").count("Traceback")
 
-    async def _witness(self, seconds: float) -> dict[str, float]:
+    @asynccontextmanager
+    async def witness(self) -> AsyncIterator[Process]:
+        """A process of its own that looks when it is told to."""
         path = f"/api/conversations/{self._id}/events?limit=1"
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.witness", self._server.url, path, str(seconds)),
+            *(sys.executable, "-m", "bench.witness", self._server.url, path),
             cwd=ROOT,
             env={**clean_environment(), TOKEN: KEY},
-            stdout=asyncio.subprocess.PIPE,
+            stdin=PIPE,
+            stdout=PIPE,
         )
-        printed, _ = await process.communicate()
-        return dict(orjson.loads(printed))
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.communicate()
+
+
+async def _seen(witness: Process, seconds: float) -> dict[str, float]:
+    assert witness.stdin is not None
+    assert witness.stdout is not None
+    witness.stdin.write(f"{seconds}\n".encode())
+    return dict(orjson.loads(await witness.stdout.readline()))
 
 
 def _counted(found: Counter[int] | Counter[str]) -> str:

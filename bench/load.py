@@ -78,7 +78,7 @@ def opened_by(pid: int, url: str) -> Counter[str]:
             kind, _, number = str(descriptor.readlink()).strip("]").partition(":[")
             if kind == "socket":
                 kind = {None: "local socket", True: "client", False: "connection"}[ours.get(number)]
-            found[Path(kind).name] += 1
+            found[Path(kind).name or kind] += 1
     return found
 
 

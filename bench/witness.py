@@ -1,4 +1,7 @@
-"""``python -m bench.witness URL PATH SECONDS``: how long an ordinary client waits for its answers, as JSON."""
+"""``python -m bench.witness URL PATH``: how long an ordinary client waits for its answers.
+
+Each line that it reads is a number of seconds to look for, and each that it prints what it saw, as JSON.
+"""
 
 from __future__ import annotations
 
@@ -31,4 +34,5 @@ async def witness(url: str, path: str, seconds: float) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(orjson.dumps(asyncio.run(witness(sys.argv[1], sys.argv[2], float(sys.argv[3])))).decode())
+    for line in sys.stdin:
+        print(orjson.dumps(asyncio.run(witness(sys.argv[1], sys.argv[2], float(line)))).decode(), flush=True)

@@ -46,11 +46,11 @@ def main(task: str, folder: str) -> None:
     planning = Conversation(agent=get_planning_agent(llm=llm), workspace=folder)
     planning.send_message(f"Look at this task and write a detailed plan for it:\n\n{task}")
     planning.run()
-    plan = planning.download("PLAN.md", tempfile.mkdtemp())
-    print(f"The plan:\n\n{plan.read_text()}")
-
     doing = Conversation(agent=get_default_agent(llm=llm, cli_mode=True), workspace=folder)
-    doing.upload(plan)  # as it is now; and into a workspace of its own, where there is no common folder
+    with tempfile.TemporaryDirectory() as between:
+        plan = planning.download("PLAN.md", between)
+        print(f"The plan:\n\n{plan.read_text()}")
+        doing.upload(plan)  # as it is now; and into a workspace of its own, where there is no common folder
     doing.send_message("Carry out the plan in PLAN.md: read it first, then do all of it, and see that it works.")
     doing.run()
 

@@ -27,6 +27,11 @@ class BadEngine:
         self._answers.set()
         self._writers: set[asyncio.StreamWriter] = set()
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._writers) // 2
+
     def hang(self) -> None:
         self._answers.clear()
 

@@ -3,83 +3,123 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import pwd
 import re
+import socket
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from weakref import WeakSet
 
 from agent_core.mcp.group_guard import GROUP_GUARD
+from agent_core.runtime.loop_thread import library_loop
 from tests.integration.server.forks import MOULDS
 
-AUDITED = "AUDIT" in os.environ
-"""Whether each integration test is audited; it costs some ten milliseconds each."""
-
-SETTLE_SECONDS = 10.0
-"""What is about to end has so much time for it: a socket that was just closed, a process that was just killed."""
+SETTLE_SECONDS = 60.0
+"""What is about to end has so much time for it on a busy machine, which only a test that leaves something waits for: a
+socket that was just closed, a process that was just killed, a container that the engine is removing."""
 
 _PROC = Path("/proc")
-_NUMBER = re.compile(r"\[\d+\]")
-_STAY = ("asyncio_", "litellm-")
-"""Threads that end with their loop, and those that import the model library once."""
-
-
+CAN_BE_AUDITED = (_PROC / "self/fd").is_dir()
 _OURS = ("agent_core", "server", "drydock_client")
+_NUMBER = re.compile(r"\[\d+\]")
+_GARBAGE_SECONDS = 0.3
+_NO_TESTS = ("asyncio_", "litellm-", "docker-")
+"""Threads that end with their loop, those that import the model library once, and those of an engine that tests share:
+where one is not closed, its connection is there, too."""
+_CACHES = ("node-compile-cache", "v8-compile-cache")
+"""What programs that tests start keep among temporary files on purpose, for their next start."""
 
 
 class OwnHoldings:
-    """Descriptors, threads, tasks, processes and temporary files of this process, as they are when this is made.
+    """Descriptors, threads, tasks, processes, mounts and temporary files of this process, as they are when it is made.
 
-    `place` is the test's own folder: a process anywhere that has it in its command line, its environment or its mounts
-    is the test's.
+    `place` is the test's own folder, `scratch` where this process and its children make their temporary files: whatever
+    process has one of them in its command line, its environment or its mounts is the test's.
     """
 
     def __init__(self, place: Path, scratch: Path, loop: asyncio.AbstractEventLoop | None) -> None:
         self.loop = loop
-        self._mark = f"{place}/".encode()
         self._scratch = scratch
+        self._marks = (f"{place}/".encode(), f"{scratch}/".encode(), f"={scratch}\0".encode())
+        self.take_as_given()
+
+    def take_as_given(self) -> None:
+        """What is there now is not this test's."""
+        self._tasks = WeakSet(self._living_tasks())
+        self._threads = WeakSet(threading.enumerate())
         self._processes = set(_pids())
-        self._descriptors = descriptors(os.getpid())
-        self._threads = set(threading.enumerate())
-        self._files = set(os.listdir(scratch))
+        self._descriptors = _own_descriptors()
+        self._mounts = self._own_mounts()
+        self._files = set(os.listdir(self._scratch))
 
     def left(self) -> list[str]:
         """What is there now and was not, each in words."""
-        present = descriptors(os.getpid(), but=_staying().values())
-        new = set(threading.enumerate()) - self._threads
-        threads = {one.name for one in (new and new - set(_pooled()))}
+        files = set(os.listdir(self._scratch)) - self._files
         return [
-            *(f"task {task.get_name()}: {task.get_coro()}" for task in self._tasks()),
-            *(f"thread {name}" for name in sorted(threads) if not name.startswith(_STAY)),
-            *(f"temporary file {name}" for name in sorted(set(os.listdir(self._scratch)) - self._files)),
+            *(f"task {task.get_name()}: {task.get_coro()}" for task in self._living_tasks() - set(self._tasks)),
+            *(f"thread {name}" for name in sorted(self._new_threads())),
+            *(f"temporary file {name}" for name in sorted(files) if not name.startswith(_CACHES)),
             *(f"process {pid}: {what}" for pid, what in self._new_processes()),
-            *(f"descriptor of {name}" for name in (present - self._descriptors).elements()),
+            *(f"mount {line.decode()}" for line in self._own_mounts() - self._mounts),
+            *(f"descriptor of {name}" for name in (_own_descriptors() - self._descriptors).elements()),
         ]
 
-    def _tasks(self) -> set[asyncio.Task[object]]:
-        return asyncio.all_tasks(self.loop) if self.loop is not None else set()
+    def _living_tasks(self) -> set[asyncio.Task[object]]:
+        loops = (self.loop, library_loop()._loop)
+        return {task for loop in loops if loop is not None for task in asyncio.all_tasks(loop)}
+
+    def _new_threads(self) -> set[str]:
+        new = set(threading.enumerate()) - set(self._threads)
+        names = {one.name for one in (new and new - set(_pooled()))}
+        return {name for name in names if not name.startswith(_NO_TESTS)}
+
+    def _own_mounts(self) -> set[bytes]:
+        lines = (_PROC / "self/mountinfo").read_bytes().splitlines()
+        return {line for line in lines if any(mark in line for mark in self._marks)}
 
     def _new_processes(self) -> Iterator[tuple[int, str]]:
-        staying = _staying()
-        for pid in _pids():
-            if pid in self._processes or pid in staying:
-                continue
+        parents = {os.getpid(), *MOULDS}
+        mounts = () if self._own_mounts() else ("mountinfo",)  # else they are everybody's
+        for pid in set(_pids()) - self._processes - _staying().keys():
             with suppress(OSError):  # it has just ended
-                folder = _PROC / str(pid)
-                command = (folder / "cmdline").read_bytes()
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                is_child = parent == os.getpid() or parent in MOULDS
-                if is_child or any(self._mark in (folder / name).read_bytes() for name in ("cmdline", "mountinfo")):
+                if (_parent(pid) in parents or self._is_marked(pid, *mounts)) and not self._is_kept(pid):
+                    command = (_PROC / str(pid) / "cmdline").read_bytes()
                     yield pid, command.replace(b"\0", b" ").decode("utf-8", "replace")[:300] or "ended, not waited for"
+
+    def _is_marked(self, pid: int, *more: str) -> bool:
+        for name in ("cmdline", "environ", *more):
+            with suppress(OSError):  # what is another user's tells less
+                found = (_PROC / str(pid) / name).read_bytes()
+                if any(mark in found for mark in self._marks):
+                    return True
+        return False
+
+    def _is_kept(self, pid: int) -> bool:
+        """Whether it is of a server that other tests use, too."""
+        while (pid := _parent(pid)) > 1:
+            if pid in self._processes:
+                return pid not in (os.getpid(), *MOULDS) and self._is_marked(pid)
+        return False
+
+
+def _parent(pid: int) -> int:
+    return int((_PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
 
 
 def _staying() -> dict[int, int]:
-    """Processes that this one has for good, each with the descriptor of the line to it."""
+    """Processes that this one has for good from their first use on, each with the descriptor of the line to it."""
     guard = GROUP_GUARD._program
     return MOULDS if guard is None or guard.stdin is None else {**MOULDS, guard.pid: guard.stdin.fileno()}
 
@@ -93,13 +133,56 @@ def _pooled() -> Iterator[threading.Thread]:
                     yield from value._threads
 
 
-def descriptors(pid: int, *, but: Collection[int] = ()) -> Counter[str]:
-    """What a process's descriptors lead to, without the numbers of sockets and pipes; `but`: some are left out."""
-    found = Counter[str]()
-    for name in os.listdir(_PROC / str(pid) / "fd"):
+def _own_descriptors() -> Counter[str]:
+    """What our descriptors lead to, without the numbers of sockets and pipes, and the lines to who stays."""
+    found, but = Counter[str](), set(_staying().values())
+    for name in os.listdir(_PROC / "self/fd"):
         with suppress(OSError):
-            found[_NUMBER.sub("", os.readlink(_PROC / str(pid) / "fd" / name))] += int(name) not in but
+            found[_NUMBER.sub("", os.readlink(_PROC / "self/fd" / name))] += int(name) not in but
     return +found
+
+
+def prepare_process() -> None:
+    """What a process has for good from the first use on, which is no test's, it has now."""
+    library_loop().run(asyncio.sleep(0))
+    # Some systems answer these over a connection that stays.
+    with suppress(OSError):
+        socket.getaddrinfo("localhost", 1)
+    with suppress(KeyError):
+        pwd.getpwuid(os.getuid())
+
+
+def settled(left: Callable[[], list[str]], loop: asyncio.AbstractEventLoop | None, pause: float = 0.02) -> list[str]:
+    """What is left when it had time to end; blocks until nothing is, and lets the loop go on meanwhile."""
+    began, is_collected = time.monotonic(), False
+    while (found := left()) and (passed := time.monotonic() - began) < SETTLE_SECONDS:
+        if passed > _GARBAGE_SECONDS and not is_collected:
+            gc.collect()  # when garbage goes is no test's choice
+            is_collected = True
+        if loop is not None and not loop.is_closed():
+            loop.run_until_complete(asyncio.sleep(pause))
+        else:
+            time.sleep(pause)
+    return found
+
+
+@contextmanager
+def noting_instances() -> Iterator[set[str]]:
+    """The instances for which this process makes containers meanwhile."""
+    from agent_core.runtime.docker import provider
+    from agent_core.runtime.sandbox import SandboxSpec
+
+    noted, make = set[str](), provider.DockerProvider._sandbox
+
+    def make_noted(self: provider.DockerProvider, spec: SandboxSpec, name: str, *, known: bool) -> object:
+        noted.add(spec.instance_id)
+        return make(self, spec, name, known=known)
+
+    provider.DockerProvider._sandbox = make_noted  # type: ignore[method-assign, assignment]
+    try:
+        yield noted
+    finally:
+        provider.DockerProvider._sandbox = make  # type: ignore[method-assign]
 
 
 def left_in_engine(instance_ids: set[str]) -> list[str]:
@@ -119,18 +202,3 @@ def left_in_engine(instance_ids: set[str]) -> list[str]:
                 found += [f"network {one['Name']}" for one in engine.networks(filters=ours)]
                 found += [f"volume {one['Name']}" for one in engine.volumes(filters=ours)["Volumes"] or ()]
     return found
-
-
-def settled(holdings: OwnHoldings) -> list[str]:
-    """What is left when it had time to end; blocks until nothing is."""
-    end = time.monotonic() + SETTLE_SECONDS
-    while (found := holdings.left()) and time.monotonic() < end:
-        if holdings.loop is not None:
-            holdings.loop.run_until_complete(asyncio.sleep(0.02))
-        else:
-            time.sleep(0.02)
-    return found
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]

@@ -342,7 +342,12 @@ def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddres
             probe.settimeout(connect_seconds)
             probe.connect(address.socket_path)
     # One probe for the API version per process; newer engines refuse old versions, so none is pinned.
-    client = APIClient(version=DEFAULT_DOCKER_API_VERSION, timeout=connect_seconds, max_pool_size=16, **options)
+    client = APIClient(version=DEFAULT_DOCKER_API_VERSION, timeout=connect_seconds, max_pool_size=_THREADS, **options)
+    if address.socket_path is not None:
+        # By itself the SDK keeps connections by URL, so that it uses none again and leaves 25 open.
+        adapter = client.get_adapter(client.base_url)
+        pool_of = adapter.get_connection
+        adapter.get_connection = lambda _url, proxies=None: pool_of(client.base_url, proxies)
     try:
         client._version = str(client.version(api_version=False)["ApiVersion"])
         if version_lt(client._version, MINIMUM_DOCKER_API_VERSION):

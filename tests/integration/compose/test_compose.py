@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
-from docker.api.client import APIClient
 
+from agent_core.runtime.docker.engine import connect
 from tests.integration.compose.compose_project import ComposeProject
+from tests.integration.compose.conftest import SOCKET
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
@@ -21,43 +23,42 @@ STATE_CHANGED = "agent_state_changed"
 class Sandboxes:
     """The sandboxes of the project's conversations, seen from the host."""
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    def __init__(self) -> None:
         self._instances: set[str] = set()
 
     def belong_to(self, server: str) -> None:
         """Learn whose sandboxes these are from the running server in this container."""
-        made = self._engine.exec_create(server, ["cat", "/data/instance-id"])
-        self._instances.add(self._engine.exec_start(made["Id"]).decode().strip())
+        with _engine() as engine:
+            made = engine.exec_create(server, ["cat", "/data/instance-id"])
+            self._instances.add(engine.exec_start(made["Id"]).decode().strip())
 
     def of(self, conversation_id: str) -> list[dict[str, Any]]:
         """Containers of a conversation."""
         filters = {"label": [f"drydock.conversation={conversation_id}"]}
-        found: list[dict[str, Any]] = self._engine.containers(all=True, filters=filters)
+        with _engine() as engine:
+            found: list[dict[str, Any]] = engine.containers(all=True, filters=filters)
         return found
 
     def remove_all(self) -> None:
         """Remove whatever the project's server has made."""
-        for instance in self._instances:
-            filters = {"label": [f"drydock.instance={instance}"]}
-            for container in self._engine.containers(all=True, filters=filters):
-                self._engine.remove_container(container["Id"], force=True, v=True)
-            for volume in self._engine.volumes(filters=filters)["Volumes"] or ():
-                self._engine.remove_volume(volume["Name"], force=True)
-            for network in self._engine.networks(filters=filters):
-                self._engine.remove_network(network["Id"])
+        with _engine() as engine:
+            for instance in self._instances:
+                filters = {"label": [f"drydock.instance={instance}"]}
+                for container in engine.containers(all=True, filters=filters):
+                    engine.remove_container(container["Id"], force=True, v=True)
+                for volume in engine.volumes(filters=filters)["Volumes"] or ():
+                    engine.remove_volume(volume["Name"], force=True)
+                for network in engine.networks(filters=filters):
+                    engine.remove_network(network["Id"])
+
+
+def _engine() -> Any:
+    return closing(connect(f"unix://{SOCKET}", 60)[0])
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Any]:
-    client: Any = APIClient(base_url="unix:///var/run/docker.sock", version="auto")
-    yield client
-    client.close()
-
-
-@pytest.fixture(scope="module")
-def sandboxes(engine: Any) -> Sandboxes:
-    return Sandboxes(engine)
+def sandboxes() -> Sandboxes:
+    return Sandboxes()
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,18 @@ async def test_threads_that_a_hanging_engine_keeps_for_ever_are_replaced(bad: Ba
     finally:
         release.set()
         await engine.close()
+
+
+async def test_whatever_an_engine_is_asked_it_is_over_the_same_connections(bad: BadEngine) -> None:
+    engine = DockerEngine(bad.host, 5)
+    for number in range(30):
+        assert await engine.call_unless("look", partial(_look, f"nonesuch-{number}"), 404) is None
+    await eventually(lambda: bad.connections == 1)  # nor has the one that looked whether anybody listens stayed
+    await engine.close()
+
+
+def _look(name: str, client: Any) -> Any:
+    return client.inspect_container(name)
 
 
 async def test_a_slow_engine_is_no_hanging_one(kit: SandboxKit, bad: BadEngine) -> None:

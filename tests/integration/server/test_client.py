@@ -8,6 +8,7 @@ import socket
 import threading
 import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -61,7 +62,8 @@ async def url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
 
     def answer(request: ModelRequest) -> Turn:
         said = [str(message["content"]) for message in request.json["messages"] if message["role"] == "user"]
-        return next(next(turns for message, turns in told.items() if message in said[-1]))
+        turn = next(next(turns for message, turns in told.items() if message in said[-1]))
+        return replace(turn, headers={"connection": "close"})  # none stays from test to test
 
     async with ModelServer(answer) as model:
         environment = {"LLM_MODEL": "openai/scripted", "LLM_BASE_URL": model.url, "LLM_API_KEY": "key-123456"}
