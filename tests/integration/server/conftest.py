@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,6 +21,7 @@ import pytest
 import socketio
 
 from bench.load import opened_by
+from server.db import leftovers
 from tests.integration.audit import CAN_BE_AUDITED, SETTLE_SECONDS
 from tests.integration.server.forks import ROOT, ForkedProcess, fork_server
 
@@ -55,6 +57,7 @@ class ServerProcess:
         self.start_seconds = 0.0
         self._process: asyncio.subprocess.Process | ForkedProcess | None = None
         self._held = Counter[str]()
+        self._was_killed = False
 
     async def start(self) -> None:
         """Start it; returns when it answers.
@@ -112,6 +115,7 @@ class ServerProcess:
 
     async def kill(self) -> None:
         """End it as a power cut does."""
+        self._was_killed = True
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> int:
@@ -148,6 +152,10 @@ class ServerProcess:
                 await asyncio.gather(*map(client.delete, paths))
         left = await self._left()
         await self.stop()
+        if self._was_killed:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(leftovers, "OLD_SECONDS", 0.0)  # no start waits for a minute here to remove them
+                leftovers._remove_files(self.data_dir, Path(tempfile.gettempdir()))
         assert not left, f"with its last conversation gone, the server at {self.data_dir} still holds {left}"
 
     async def _left(self) -> dict[str, int]:
