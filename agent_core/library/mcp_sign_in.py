@@ -8,8 +8,9 @@ import fcntl
 import json
 import logging
 import os
+import time
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from html import escape
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,7 @@ FILE_NAME: Final = "mcp-sign-ins.json"
 CALLBACK: Final = "/callback"
 ADVICE: Final = "call agent_core.sign_in_to_mcp_server with its address, once; then open the conversation again"
 _HEAD_SECONDS: Final = 10.0
+_ALONE_SECONDS: Final = 60.0
 _MAX_LINES: Final = 200
 
 TellUser = Callable[[str], object]
@@ -59,8 +61,23 @@ class SignInFile:
             logger.warning("a sign-in in %s cannot be read, and counts as not there", self.path)
             return None
 
+    @contextlib.asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """As `SignInStore` has it, but a program that hangs keeps the others for `_ALONE_SECONDS` only."""
+        descriptor = self._opened(".renewing")
+        try:
+            end = time.monotonic() + _ALONE_SECONDS
+            while time.monotonic() < end:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                await asyncio.sleep(0.02)
+            yield
+        finally:
+            os.close(descriptor)
+
     def _save(self, sign_in: ServerSignIn) -> None:
-        with self._alone():
+        with self._locked():
             known = self._read() | {sign_in_id(sign_in.server): json.loads(sign_in.to_text())}
             part = self.path.with_suffix(".part")
             part.unlink(missing_ok=True)
@@ -69,19 +86,26 @@ class SignInFile:
             part.replace(self.path)
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One program at a time changes it."""
+    def _locked(self) -> Iterator[None]:
+        """One program at a time writes it."""
+        descriptor = self._opened(".lock")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        except OSError as error:
+            raise self._unwritable(error) from None
+        finally:
+            os.close(descriptor)
+
+    def _opened(self, suffix: str) -> int:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(descriptor)
+            return os.open(self.path.with_suffix(suffix), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            why = error.strerror or error
-            raise SignInFileError(f"{self.path} cannot be written ({why}); see to its folder") from None
+            raise self._unwritable(error) from None
+
+    def _unwritable(self, error: OSError) -> SignInFileError:
+        return SignInFileError(f"{self.path} cannot be written ({error.strerror or error}); see to its folder")
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from agent_core.errors import DrydockError
@@ -28,6 +29,9 @@ class SignInStore(Protocol):
     async def load(self, server: str) -> ServerSignIn | None: ...
 
     async def save(self, sign_in: ServerSignIn) -> None: ...
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """Keeps other programs that use this store from changing it meanwhile."""
 
 
 class SignInListener(Protocol):
@@ -84,7 +88,7 @@ class SignIns:
         """Go on with what a browser came back with; raises `SignInError`."""
         async with self._client(pending.server) as client:
             grant = await client.finish(pending, answer)
-        async with self._lock(pending.server):
+        async with self._alone(pending.server):
             self._hide(grant)
             await self._save(ServerSignIn(server=pending.server, grant=grant))
         for listener in list(self.listeners):
@@ -98,7 +102,7 @@ class SignIns:
         """
         address = canonical(server)
         if address in self._unsaved:
-            async with self._lock(address):
+            async with self._alone(address):
                 await self._save_again(address)
         sign_in = await self._load(address)
         if sign_in is None or sign_in.grant is None:
@@ -118,7 +122,7 @@ class SignIns:
     async def wanted(self, server: str, challenge: Challenge) -> None:
         """Note what a server wants of its user, for when they sign in."""
         address = canonical(server)
-        async with self._lock(address):
+        async with self._alone(address):
             known = await self._load(address) or ServerSignIn(server=address)
             if (changed := known.wanting(challenge)) != known:
                 await self._save(changed)
@@ -129,7 +133,7 @@ class SignIns:
         Raises `SignInError` where they are forgotten here only.
         """
         address = canonical(server)
-        async with self._lock(address):
+        async with self._alone(address):
             known = await self._load(address)
             if known is None or known.grant is None:
                 return False
@@ -177,7 +181,7 @@ class SignIns:
     async def _renewed(self, address: str, refused: str | None) -> Grant | None:
         """Renew the token, unless somebody else has; one that cannot be renewed is forgotten."""
         before = self._failures.get(address)
-        async with self._lock(address):
+        async with self._alone(address):
             sign_in = await self._load(address)
             if sign_in is None or sign_in.grant is None or self._is_fresh(sign_in.grant, refused):
                 return sign_in.grant if sign_in is not None else None
@@ -230,5 +234,7 @@ class SignIns:
     def _client(self, address: str) -> OAuthClient:
         return OAuthClient(address, hosts=self._hosts, loopback=self._loopback, now=self._now)
 
-    def _lock(self, address: str) -> asyncio.Lock:
-        return self._locks.setdefault(address, asyncio.Lock())
+    @asynccontextmanager
+    async def _alone(self, address: str) -> AsyncIterator[None]:
+        async with self._locks.setdefault(address, asyncio.Lock()), self._store.alone():
+            yield

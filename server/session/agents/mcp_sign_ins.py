@@ -7,6 +7,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -199,6 +200,9 @@ class _UserStore:
 
     async def save(self, sign_in: ServerSignIn) -> None:
         await self._repository.save(sign_in, self._user_id)
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()  # no other server has this database
 
 
 class _LogListener:

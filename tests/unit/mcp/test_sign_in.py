@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -38,6 +38,9 @@ class KeptInMemory:
 
     async def save(self, sign_in: ServerSignIn) -> None:
         self.kept[sign_in.server] = sign_in
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
 
 @pytest.fixture
