@@ -108,6 +108,7 @@ class WebSession:
         self._loading = False
         self._was_calmed = False
         self._unbegun_since: int | None = None
+        self._frozen = ""
         self._ended = False
         self._changed = asyncio.Event()
         # The changes between loaded and unloaded.
@@ -172,12 +173,14 @@ class WebSession:
     @property
     def runtime_status(self) -> str | None:
         """Public id of the sandbox's state; None when nothing is loaded."""
-        return self._agent.runtime_status if self._agent is not None else None
+        if self._agent is None:
+            return None
+        return DISK_RESERVE if self._frozen else self._agent.runtime_status
 
     @property
     def runtime_warning(self) -> str:
-        """What is wrong with the network of its sandbox, for people; empty if nothing is."""
-        return self._agent.runtime_warning if self._agent is not None else ""
+        """Why its sandbox is frozen, or what is wrong with its network; empty if nothing is."""
+        return self._frozen or self._agent.runtime_warning if self._agent is not None else ""
 
     @property
     def start_failed(self) -> bool:
@@ -372,6 +375,7 @@ class WebSession:
         agent = self._agent
         if agent is None or not isinstance(agent.sandbox, SandboxConnection):
             return
+        self._frozen = problem
         try:
             await agent.sandbox.pause()
         except DrydockError as error:
@@ -384,6 +388,7 @@ class WebSession:
 
     async def thaw(self) -> None:
         """Let a sandbox go on that was frozen; one that could not be started is started now."""
+        self._frozen = ""
         agent = self._agent
         if agent is None:
             return
@@ -585,7 +590,7 @@ class WebSession:
         try:
             await loaded.close(stopped=stopped, sandbox=sandbox)
         finally:
-            self._loaded = None
+            self._loaded, self._frozen = None, ""
             self._unbegun_since = loaded.agent.unbegun_since if loaded.agent.has_failed else None
             self._owner.queue.leave(loaded.ticket)
             self._tell()

@@ -58,6 +58,9 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
         assert refused.status_code == 507
         assert "32 MiB are kept in reserve (disk_reserve_mb)" in refused.text
         assert "20 MiB are free" in refused.text or "19 MiB are free" in refused.text
+        info = await server.info(ident)
+        assert info["runtime_status"] == "STATUS$ERROR_DISK_RESERVE"
+        assert "those that run are frozen" in info["runtime_warning"]
         started = await server.client.post(f"/api/conversations/{ident}/start", json={})
         assert started.status_code == 507
 
@@ -73,6 +76,8 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
             return sandbox.status is SandboxStatus.RUNNING
 
         await server.until(goes_on)
+        info = await server.info(ident)
+        assert (info["runtime_status"], info["runtime_warning"]) == ("STATUS$READY", None)
         assert (await server.client.post("/api/conversations", json={})).status_code == 200
 
 
