@@ -52,6 +52,8 @@ _STATUSES: Final = {
     "memory_ceiling": 503,
     "storage_unavailable": 503,
     "database_busy": 503,
+    "held_back": 503,
+    "waits_for_turn": 503,
 }
 """By the codes of errors that may pass."""
 RETRY_SECONDS: Final = 5

@@ -123,7 +123,8 @@ async def sandbox_of(manager: ConversationManager, conversation_id: str) -> Sand
     if (present := manager.sandbox(conversation_id)) is not None:
         return present
     if (live := manager.live(conversation_id)).runtime_status == HELD_BACK:
-        raise SandboxError(f"The sandbox of conversation {conversation_id} is not started. {live.runtime_warning}")
+        problem = f"The sandbox of conversation {conversation_id} is not started. {live.runtime_warning}"
+        raise SandboxError(problem, code="held_back", fix="Start it first, or fork it without its files.")
     await manager.maybe_start_agent_loop(conversation_id)
     problem, code = "", ""
     with suppress(TimeoutError):
@@ -132,13 +133,15 @@ async def sandbox_of(manager: ConversationManager, conversation_id: str) -> Sand
                 live = manager.live(conversation_id)
                 if live.status is not ConversationStatus.STARTING:
                     is_over = live.status is ConversationStatus.STOPPED
-                    problem = "was stopped meanwhile" if is_over else "could not be started; its log says why"
+                    problem, code = "could not be started; its log says why", ""
+                    if is_over:
+                        problem = "was stopped meanwhile"
                     if live.failure is not None and status_of(live.failure) != 500:
                         problem, code = f"could not be started: {live.failure}", getattr(live.failure, "code", "")
                     break
-                problem = f"did not come up within {START_SECONDS:g} s"
+                problem, code = f"did not come up within {START_SECONDS:g} s", ""
                 if live.place is not None:
-                    problem += f" ({live.place.text.rstrip('.')})"
+                    problem, code = f"{problem} ({live.place.text.rstrip('.')})", "waits_for_turn"
                 await asyncio.sleep(LOOK_SECONDS)
             else:
                 return sandbox

@@ -86,9 +86,9 @@ class UnloadedLog:
         state = event.agent_state
         asked = event.model_copy(update={"source": "user", "timestamp": utc_now()})
         stored, _ = await self.add([asked, AgentStateChanged(agent_state=state)])
-        await self._conversations.update(self._id, agent_state=state.value)
-        self._queue.forget(self._id)
+        self._queue.forget(self._id)  # at once, as whoever looks has seen it
         await self._guard.came_to_rest(self._id)
+        await self._conversations.update(self._id, agent_state=state.value)
         self.close()
         return stored
 

@@ -25,7 +25,7 @@ from server.conversation_manager.standalone import StandaloneConversationManager
 from server.db.errors import DatabaseError
 from server.db.event_store import SqlEventStore
 from server.db.repositories.conversations import ConversationRepository
-from server.errors import AgentAtWorkError, ConfigurationError, ConversationNotFoundError, SessionError
+from server.errors import AgentAtWorkError, ConfigurationError, ConversationNotFoundError, SessionError, status_of
 from server.session import recovery
 from server.session.agents.agent_sessions import UserSecrets
 from server.session.crash_guard import FRUITLESS_LIVES, HELD_BACK, LIFE, Life
@@ -472,8 +472,9 @@ async def test_what_is_held_back_is_looked_at_and_halted_without_being_built(mak
         async with log.subscribe(transients=True) as seen:
             told = [await anext(seen), await anext(seen)]  # as the guard wrote it down, and as it is now
         assert [HELD_BACK in (getattr(one, "reason", ""), getattr(one, "status_id", "")) for one in told] == [True] * 2
-        with pytest.raises(SandboxError, match="held back"):  # nor for its files
+        with pytest.raises(SandboxError, match="held back") as refused:  # nor for its files
             await sandbox_of(house.manager, "a")
+        assert status_of(refused.value) == 503
         assert house.manager.live("a").runtime_status == HELD_BACK
         await house.manager.send("a", ChangeAgentState(agent_state=AgentState.PAUSED))
         assert await house.state_of("a") == "paused"
