@@ -60,7 +60,7 @@ class DockerBorder:
 
     async def _set(self, spec: SandboxSpec, network: str) -> None:
         set_it = "set the border of the sandboxes"
-        status, problem = await self._tried(set_it, lambda client: _run(client, spec.image))
+        status, problem = await self._tried(set_it, lambda client: _run(client, spec))
         again = status not in (_UNKNOWN, 403, 404)  # 404: to be pulled yet
         if status == 403 and network:
 
@@ -88,15 +88,15 @@ def border_program() -> str:
     return Path(network_border.__file__).read_text("utf-8")
 
 
-def border_config(image: str) -> dict[str, Any]:
+def border_config(spec: SandboxSpec) -> dict[str, Any]:
     """A container with no right but to set the rules of the network of the engine's host."""
     return {
-        "Image": image,
+        "Image": spec.image,
         "User": "0:0",
         "Entrypoint": ["python3", "-I", "-S", "-c", border_program()],
         "Cmd": [],
         "WorkingDir": "/",
-        "Labels": {LABEL_ROLE: _BORDER_ROLE},
+        "Labels": {LABEL_INSTANCE: spec.instance_id, LABEL_ROLE: _BORDER_ROLE},
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": {
             "CapDrop": ["ALL"],
@@ -114,11 +114,13 @@ def border_config(image: str) -> dict[str, Any]:
     }
 
 
-def _run(client: Any, image: str) -> str:
-    for left in client.containers(all=True, filters={"label": [f"{LABEL_ROLE}={_BORDER_ROLE}"], "status": ["exited"]}):
+def _run(client: Any, spec: SandboxSpec) -> str:
+    # A killed server's own go when it starts anew; those of a program, or of a server that never does, here.
+    over = {"label": [f"{LABEL_ROLE}={_BORDER_ROLE}"], "status": ["created", "exited"]}
+    for left in client.containers(all=True, filters=over):
         if time.time() - left["Created"] > _OLD_SECONDS:
             unless_gone(client.remove_container, left["Id"], force=True)
-    status, words = _outcome(client, border_config(image), f"drydock-border-{secrets.token_hex(4)}")
+    status, words = _outcome(client, border_config(spec), f"drydock-border-{secrets.token_hex(4)}")
     return "" if status == 0 else words.rpartition("\n")[2][-_WORDS:] or "the container for it failed"
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from agent_core.runtime.docker.networks import border_config
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import SandboxSpec
 from agent_core.testing.sandbox_contract import SandboxKit, output
@@ -210,6 +211,18 @@ async def test_an_engine_that_lets_no_border_be_set_is_told_of_and_sandboxes_run
         assert "no such filter" in found.reason
     finally:
         await provider.close()
+
+
+@pytest.mark.docker
+async def test_what_a_killed_server_has_made_for_the_border_goes_when_it_starts_anew(engine: Any) -> None:
+    spec = SandboxSpec("", secrets.token_hex(8), "drydock/sandbox:base", "", network="full")
+    left = engine.create_container_from_config(border_config(spec), f"drydock-border-{secrets.token_hex(4)}")["Id"]
+    provider = DockerProvider()
+    try:
+        await provider.reap(spec.instance_id, ())
+    finally:
+        await provider.close()
+    assert left not in {one["Id"] for one in engine.containers(all=True)}
 
 
 @pytest.mark.docker
