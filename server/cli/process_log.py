@@ -21,7 +21,7 @@ from agent_core.troubles import CONVERSATION
 from server.settings.settings import Settings
 
 AT_ONCE: Final = 64 * 1024
-A_MINUTE: Final = 4 * 1024
+A_MINUTE: Final = 16 * 1024
 """Characters that lines of one kind may have: at once, and then in a minute."""
 MAX_MESSAGE: Final = 4_000
 MAX_TRACEBACK: Final = 16_000
