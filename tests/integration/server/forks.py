@@ -162,6 +162,7 @@ def _keep(line: socket.socket, told: int) -> None:
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run under nohup
         line.close()
         os.close(told)
         return

@@ -46,8 +46,10 @@ async def nothing_stays(tmp_path: Path) -> AsyncIterator[None]:
 
 
 async def containers(server: ServerProcess) -> list[str]:
+    """Those of its sandboxes: one that sets their border lives for a moment at each start."""
     instance = (server.data_dir / "instance-id").read_text().strip()
-    return await docker("ps", "-aq", "--no-trunc", "--filter", f"label=drydock.instance={instance}")
+    ours = ("--filter", f"label=drydock.instance={instance}", "--filter", "label=drydock.conversation")
+    return await docker("ps", "-aq", "--no-trunc", *ours)
 
 
 async def volumes(server: ServerProcess) -> list[str]:

@@ -169,12 +169,13 @@ class Leaver(Agent):
         raise SystemExit(6)
 
 
-def test_an_agent_that_would_end_the_program_fails_and_nothing_else() -> None:
+def test_an_agent_that_would_end_the_program_fails_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     with Conversation(agent=Leaver(llm=model(Script(DONE))), workspace=Sandbox()) as one:
         one.send_message("Think.")
-        with pytest.raises(ConversationRunError, match="RuntimeError"):
+        with pytest.raises(ConversationRunError, match="Something failed that should not"):
             one.run()
         assert one.state.execution_status is ExecutionStatus.ERROR
+    assert "it tried to end the program (SystemExit)" in caplog.text
 
 
 def test_work_that_ends_the_program_ends_itself_and_not_the_thread_of_all_others(
