@@ -22,9 +22,26 @@ from agent_core.mcp.group_guard import GROUP_GUARD
 from agent_core.runtime.loop_thread import library_loop
 from tests.integration.server.forks import MOULDS
 
-SETTLE_SECONDS = 60.0
-"""What is about to end has so much time for it on a busy machine, which only a test that leaves something waits for: a
-socket that was just closed, a process that was just killed, a container that the engine is removing."""
+
+class Patience:
+    """Time that what is about to end has for it on a busy machine: a socket that was just closed, a process that was
+    just killed, a container that the engine is removing. Once something has not ended in it, what else is left has
+    `then` only: the run has failed, and need not take a minute more for each test that fails for the same reason."""
+
+    def __init__(self, seconds: float = 60.0, then: float = 10.0) -> None:
+        self._seconds = seconds
+        self._then = then
+
+    def is_over(self, began: float) -> bool:
+        """Whether it is for what has been waited for since then, by the monotonic clock."""
+        if time.monotonic() - began < self._seconds:
+            return False
+        self._seconds = min(self._seconds, self._then)
+        return True
+
+
+PATIENCE = Patience()
+"""What the tests of this process share."""
 
 _PROC = Path("/proc")
 CAN_BE_AUDITED = (_PROC / "self/fd").is_dir()
@@ -103,11 +120,15 @@ class OwnHoldings:
         return False
 
     def _is_kept(self, pid: int) -> bool:
-        """Whether it is of a server that other tests use, too."""
-        while (pid := _parent(pid)) > 1:
-            if pid in self._processes:
-                return pid not in (os.getpid(), *MOULDS) and self._is_marked(pid)
-        return False
+        """Whether it is of a server that other tests use, too: below one that this process had before."""
+        above = list(_above(pid))
+        nearest = next((one for one in above if one in self._processes), 1)
+        return os.getpid() in above and nearest not in (os.getpid(), *MOULDS)
+
+
+def _above(pid: int) -> Iterator[int]:
+    while (pid := _parent(pid)) > 1:
+        yield pid
 
 
 def _parent(pid: int) -> int:
@@ -155,8 +176,8 @@ def prepare_process() -> None:
 def settled(left: Callable[[], list[str]], loop: asyncio.AbstractEventLoop | None, pause: float = 0.02) -> list[str]:
     """What is left when it had time to end; blocks until nothing is, and lets the loop go on meanwhile."""
     began, is_collected = time.monotonic(), False
-    while (found := left()) and (passed := time.monotonic() - began) < SETTLE_SECONDS:
-        if passed > _GARBAGE_SECONDS and not is_collected:
+    while (found := left()) and not PATIENCE.is_over(began):
+        if time.monotonic() - began > _GARBAGE_SECONDS and not is_collected:
             gc.collect()  # when garbage goes is no test's choice
             is_collected = True
         if loop is not None and not loop.is_closed():

@@ -17,7 +17,7 @@ from docker.utils import kwargs_from_env
 
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.sandbox import LABEL_INSTANCE, SandboxSpec
-from tests.integration.audit import left_in_engine, noting_instances
+from tests.integration.audit import Patience, left_in_engine, noting_instances
 from tests.integration.server import conftest
 from tests.integration.server.conftest import ServerProcess
 from tests.integration.server.forks import ROOT
@@ -49,7 +49,7 @@ def test_each_thing_that_is_left_fails_its_test(tmp_path: Path) -> None:
     )
     found = dict(ERROR.findall(ran.stdout))
     assert {name: text for name, text in LEFT.items() if text not in found.get(name, "")} == {}, ran.stdout
-    assert f"{len(LEFT) + 1} passed, {len(LEFT)} errors in" in ran.stdout
+    assert f"{len(LEFT) + 2} passed, {len(LEFT)} errors in" in ran.stdout
 
 
 @pytest.mark.docker
@@ -79,7 +79,7 @@ async def test_what_is_left_in_the_engine_is_named() -> None:
 async def test_what_a_server_holds_when_its_conversations_have_gone_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conftest, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(conftest, "PATIENCE", Patience(0.3))
     server = ServerProcess(tmp_path / "data", "--sandbox", "unconfined")
     await server.start()
     address = ("127.0.0.1", int(server.url.rpartition(":")[2]))

@@ -19,7 +19,7 @@ import pytest
 from agent_core.runtime.loop_thread import library_loop
 from tests.integration import audit
 
-audit.SETTLE_SECONDS = 0.1
+audit.PATIENCE = audit.Patience(0.1)
 _SLEEP = (sys.executable, "-S", "-c", "import time; time.sleep(60)")
 _kept: list[object] = []
 
@@ -32,6 +32,16 @@ def pids() -> Iterator[set[int]]:
     for pid in made:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def shared(pids: set[int]) -> Iterator[subprocess.Popen[str]]:
+    """A server of several tests, without a mark: it starts a program for each folder that it is told."""
+    start = "print(subprocess.Popen(sys.argv[1:], stdout=2, env={'TMPDIR': line.strip()}).pid, flush=True)"
+    code = f"import subprocess, sys\nfor line in sys.stdin: {start}"
+    command = [sys.executable, "-S", "-c", code, *_SLEEP]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, text=True) as server:
+        yield server
 
 
 async def test_task() -> None:
@@ -82,6 +92,13 @@ def test_temporary_file() -> None:
     Path(tempfile.mkdtemp(prefix="drydock-half-"))
 
 
+def test_nothing_but_what_a_shared_server_has(shared: subprocess.Popen[str], pids: set[int]) -> None:
+    assert shared.stdin is not None
+    assert shared.stdout is not None
+    print(os.environ["TMPDIR"], file=shared.stdin, flush=True)
+    pids.add(int(shared.stdout.readline()))
+
+
 def test_nothing_in_the_end() -> None:
-    audit.SETTLE_SECONDS = 60.0
+    audit.PATIENCE = audit.Patience()
     threading.Timer(0.2, lambda: None).start()

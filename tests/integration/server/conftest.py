@@ -22,7 +22,7 @@ import socketio
 
 from bench.load import opened_by
 from server.db import leftovers
-from tests.integration.audit import CAN_BE_AUDITED, SETTLE_SECONDS
+from tests.integration.audit import CAN_BE_AUDITED, PATIENCE
 from tests.integration.server.forks import ROOT, ForkedProcess, fork_server
 
 START_SECONDS = 90.0
@@ -34,7 +34,9 @@ MAY_BE_KEPT = Counter({"connection": 500, "drydock.db": 4, "drydock.db-wal": 4, 
 loop gives up for a moment when there is no other descriptor (/dev/null until then); the line to the guard of programs.
 """
 TO_AN_ENGINE = Counter({"local socket": 16})
-"""Connections of the pool to an engine, one for each thread that calls it."""
+"""Connections of the pool to an engine, one for each thread that calls it. An engine that answers is asked for what
+sandboxes need unless they are of another kind."""
+WITHOUT_ENGINE = {"local", "unconfined"}
 ADDRESS = re.compile(r" is at (http://\S+?)(/#token=(\S+))?\s")
 
 
@@ -160,11 +162,12 @@ class ServerProcess:
 
     async def _left(self) -> dict[str, int]:
         """What it holds that it did not when it had first started, and does not give back soon."""
-        end = time.monotonic() + SETTLE_SECONDS
-        may_be_kept = MAY_BE_KEPT + TO_AN_ENGINE if "docker" in self.options else MAY_BE_KEPT
+        began = time.monotonic()
+        without_engine = WITHOUT_ENGINE & {*self.options, self.environment.get("DRYDOCK_SANDBOX", "")}
+        may_be_kept = MAY_BE_KEPT if without_engine else MAY_BE_KEPT + TO_AN_ENGINE
         async with self.client() as client:
             while left := await self._holdings(client) - self._held - may_be_kept:
-                if time.monotonic() > end:
+                if PATIENCE.is_over(began):
                     break
                 await asyncio.sleep(0.02)
         return dict(left)
