@@ -38,7 +38,7 @@ from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.memory_ceiling import LOOK_SECONDS, give_back, give_back_freed, server_memory
 from server.session.recorder import BUSY_STATES
-from server.session.recovery import Recovery, find_unattended, interrupted
+from server.session.recovery import Recovery, having_sandboxes, interrupted, is_up
 from server.session.run_queue import QueuePlace, RunQueue
 from server.session.sandboxes import ENGINE_UNAVAILABLE
 from server.session.titles import TitleKeeper
@@ -79,6 +79,7 @@ class StandaloneConversationManager(ConversationManager):
         self._sessions: dict[str, WebSession] = {}
         self._by_connection: dict[str, WebSession] = {}
         self._unattended_since: dict[str, float] = {}
+        self._looked_at = ""  # whose sandbox is looked at, whether it is up
         self._kept = Counter[str]()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._titles = TitleKeeper(self._conversations, parts.titles, parts.announcements)
@@ -194,11 +195,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def reconfigure(self, conversation_id: str, changes: Mapping[str, Any]) -> bool:
         with self._using(conversation_id) as session:
-            was_loaded = session.is_loaded
-            done = await session.reconfigure(changes)
-            if was_loaded and not session.is_loaded:  # its sandbox stays up for the next start
-                self._unattended_since.setdefault(conversation_id, time.monotonic())
-            return done
+            return await session.reconfigure(changes)
 
     def tools(self, conversation_id: str) -> list[ToolDefinition]:
         session = self._sessions.get(conversation_id)
@@ -249,7 +246,7 @@ class StandaloneConversationManager(ConversationManager):
                 if not was_loaded:
                     await self.parts.sandboxes.stop(record)
             await self.guard.came_to_rest(conversation_id)
-            self._unattended_since.pop(conversation_id, None)
+            self.attended(conversation_id)
         return before
 
     async def _write_stopped(self, session: WebSession) -> None:
@@ -270,13 +267,15 @@ class StandaloneConversationManager(ConversationManager):
                 self._to_start.discard(conversation_id)
                 self.guard.forget(conversation_id)
                 remove_seed(self.parts.settings.data_dir, conversation_id)
-                self._unattended_since.pop(conversation_id, None)
                 self.queue.forget(conversation_id)
                 # Its sandbox may have been found only while it ran.
                 latest = await self._conversations.get(conversation_id, even_damaged=True)
                 deleted = await self._conversations.delete(conversation_id)
                 # Its files last: what cannot be deleted keeps them, and those of what is gone are looked for.
-                await self.parts.sandboxes.destroy(latest or record)
+                try:
+                    await self.parts.sandboxes.destroy(latest or record)
+                finally:
+                    self.attended(conversation_id)
                 return deleted
             except EventStoreError:
                 # It is there still: what was at work, and could not even be noted as stopped, is not left alone.
@@ -357,6 +356,11 @@ class StandaloneConversationManager(ConversationManager):
 
     def attended(self, conversation_id: str) -> None:
         self._unattended_since.pop(conversation_id, None)
+        if self._looked_at == conversation_id:
+            self._looked_at = ""
+
+    def unattended(self, conversation_id: str) -> None:
+        self._unattended_since[conversation_id] = time.monotonic()
 
     def first_message(self, session: WebSession, text: str) -> None:
         self._titles.take_message(session.conversation_id, text, *session.title_model)
@@ -468,8 +472,6 @@ class StandaloneConversationManager(ConversationManager):
             text = f"its session did not end well: {error}"
             self.parts.metrics.trouble(Trouble.OTHER, text, session.conversation_id)
         logger.info("unloaded conversation %s: %s", session.conversation_id, reason)
-        if not session.is_loaded:
-            self._unattended_since[session.conversation_id] = time.monotonic()
         self._forget_if_unused(session)
 
     async def _keep_reserve(self) -> None:
@@ -559,11 +561,15 @@ class StandaloneConversationManager(ConversationManager):
             self._own(partial(self._recovery.resume, record, ticket), name=f"resume:{conversation_id}")
 
     async def _find_unattended(self) -> None:
-        async for conversation_id in find_unattended(self._conversations, self.parts.sandboxes):
-            session = self._sessions.get(conversation_id)
+        async for record in having_sandboxes(self._conversations):
+            self._looked_at = record.id
+            if not await is_up(record, self.parts.sandboxes) or not self._looked_at:
+                continue  # or it was stopped, deleted or loaded meanwhile
+            session = self._sessions.get(record.id)
             is_loaded = session is not None and session.is_loaded
-            if not (is_loaded or self.queue.has_sandbox(conversation_id)):
-                self._unattended_since.setdefault(conversation_id, time.monotonic())
+            if not (is_loaded or self.queue.has_sandbox(record.id)):
+                self._unattended_since.setdefault(record.id, time.monotonic())
+        self._looked_at = ""
 
     async def _write_down(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:
         with self._using(conversation_id) as session:

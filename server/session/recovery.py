@@ -102,17 +102,18 @@ class Recovery:
                 await self._start(record.id)
 
 
-async def find_unattended(conversations: ConversationRepository, sandboxes: Sandboxes) -> AsyncIterator[str]:
-    """The ids of all conversations whose sandbox an earlier process left running or paused."""
+async def having_sandboxes(conversations: ConversationRepository) -> AsyncIterator[ConversationRecord]:
+    """All conversations that have a sandbox, up or not."""
     after = ""
     while page := await conversations.of_all_users(after=after, limit=PAGE):
         for record in page:
-            if record.sandbox is not None and await _is_up(record, sandboxes):
-                yield record.id
+            if record.sandbox is not None:
+                yield record
         after = page[-1].id
 
 
-async def _is_up(record: ConversationRecord, sandboxes: Sandboxes) -> bool:
+async def is_up(record: ConversationRecord, sandboxes: Sandboxes) -> bool:
+    """Whether its sandbox runs, or is paused; False where that cannot be told."""
     try:
         return await (await sandboxes.sandbox(record)).poll() in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
     except DrydockError as error:

@@ -56,7 +56,10 @@ class SessionOwner(Protocol):
     queue: RunQueue
 
     def attended(self, conversation_id: str) -> None:
-        """Its sandbox, if it has one, is in a session's hands."""
+        """Its sandbox, if it has one, is in a session's hands, or gone."""
+
+    def unattended(self, conversation_id: str) -> None:
+        """No session has its sandbox any more, which may be up."""
 
     def first_message(self, session: WebSession, text: str) -> None:
         """The user said something; the conversation may still want a title."""
@@ -592,6 +595,8 @@ class WebSession:
         finally:
             self._loaded, self._frozen = None, ""
             self._unbegun_since = loaded.agent.unbegun_since if loaded.agent.has_failed else None
+            if sandbox in ("keep", "pause"):
+                self._owner.unattended(self.conversation_id)
             self._owner.queue.leave(loaded.ticket)
             self._tell()
 

@@ -702,6 +702,64 @@ async def test_left_sandboxes_are_found_however_many_conversations_came_after(
         await until(lambda: sandbox.status == "stopped")
 
 
+@pytest.mark.parametrize("what", ["delete", "stop", "maybe_start_agent_loop"])
+async def test_what_is_deleted_stopped_or_loaded_while_its_sandbox_is_looked_at_is_not_taken_to_be_left(
+    make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    looked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*about: Any) -> bool:
+        found = await recovery.is_up(*about)
+        looked.set()
+        await go_on.wait()
+        return found
+
+    async with make_house() as house:
+        await house.new("left", sandbox={"provider": "fake"})
+        await house.start_sandbox("left")
+    monkeypatch.setattr("server.conversation_manager.standalone.is_up", slowly)
+    async with make_house(house.provider, sandbox_stop_seconds=0) as house:
+        (search,) = (task for task in house.manager._tasks if task.get_name() == "unattended")
+        await looked.wait()
+        await getattr(house.manager, what)("left")
+        if what == "maybe_start_agent_loop":
+            await until(lambda: house.manager.live("left").status is ConversationStatus.RUNNING)
+            with house.manager._using("left") as session:
+                await session.unload(stopped=False, sandbox="stop")
+        go_on.set()
+        await search
+        assert not house.manager._unattended_since
+
+
+async def test_the_sandbox_of_what_could_not_be_deleted_is_still_counted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.new("a")
+    await started(house, "a")
+
+    async def delete(*_: object) -> bool:
+        raise EventStoreError("the disk is full", code=DISK_FULL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ConversationRepository, "delete", delete)
+        with pytest.raises(EventStoreError, match="full"):
+            await house.manager.delete("a")
+    assert set(house.manager._unattended_since) == {"a"}
+    await house.manager.delete("a")
+    assert not house.manager._unattended_since
+
+
+async def test_what_is_changed_while_it_is_stopped_has_no_sandbox_left(house: House) -> None:
+    house.agents.close_seconds = 0.05
+    await house.new("a")
+    await started(house, "a")
+    stopping = asyncio.create_task(house.manager.stop("a"))
+    await until(lambda: house.agents.made[0].is_closing)
+    assert await house.manager.reconfigure("a", {"key": "value"})
+    await stopping
+    assert not house.manager._unattended_since
+
+
 async def test_a_server_that_ends_leaves_no_sandbox_paused_unless_its_agent_is_at_work(make_house: MakeHouse) -> None:
     async with make_house(idle_unload_seconds=0.05) as house:
         await house.new("idle")

@@ -209,6 +209,7 @@ async def test_a_clock_that_is_years_ahead_when_the_server_starts_deletes_nothin
         async with retaining(house, seen_at=NOW if days == 3650 else None, **limits) as metrics:
             if is_gone:
                 Presence(NOW + timedelta(days=3680), NOW + timedelta(days=3650)).note(house.database.data_dir)
+                await until(lambda: metrics.troubles(Trouble.RETENTION_REMOVED))
             await asyncio.sleep(0.1)
             assert metrics.troubles(Trouble.RETENTION_REMOVED) == is_gone
     assert caplog.text.count("was away for long") == 2
