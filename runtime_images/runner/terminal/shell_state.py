@@ -19,6 +19,7 @@ from .pty import Inlet
 
 LIMIT = 4 * 1024 * 1024
 _READ = 64 * 1024
+_READS_IN_A_ROW = 1024
 _OPTIONS = re.compile(r"[a-z0-9_:-]*\Z")
 ENDS = "x"
 """The last letter of the word behind a state that a shell writes when it ends."""
@@ -174,12 +175,13 @@ class StatePipe:
             self._plan.at(0.05, self._listen)
 
     def read(self) -> None:
-        for _ in range(64):
+        """Read all that the shell has written so far: a terminal hands out at most a page at a time."""
+        for _ in range(_READS_IN_A_ROW):
             if self._pipe is None:
                 return
             try:
                 data = os.read(self._pipe.reader, _READ)
-            except OSError:
+            except OSError:  # nothing there now
                 return
             found = self._reader.feed(data, self._words)
             if found is not None:
@@ -188,8 +190,6 @@ class StatePipe:
                 self._lent_in_state = self.lent if found.word.endswith(ENDS) else frozenset()
                 if found.word == self._announced:
                     self._announced = ""
-            if len(data) < _READ:
-                return
 
     def shell_died(self) -> None:
         """Read a dead shell's last words, which the kernel may hand on late; drop an unfinished state."""

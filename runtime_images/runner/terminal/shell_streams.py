@@ -242,5 +242,3 @@ class Streams:
                 return
             for item in self.reader.feed(data):
                 self._on_report(item)
-            if len(data) < _READ:
-                return

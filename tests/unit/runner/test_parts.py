@@ -109,6 +109,22 @@ def test_a_state_that_is_still_on_its_way_when_its_shell_dies_is_waited_for() ->
         pipe.close()
 
 
+def test_a_state_larger_than_a_terminal_hands_out_at_once_is_read_whole_before_the_next_command() -> None:
+    declarations = "".join(f"declare -- variable{number}={'x' * 40}\n" for number in range(150))
+    pipe = StatePipe(Loop())
+    pipe.open()
+    try:
+        pipe.expect("before")
+        written = f"\0{declarations}\0\0\0before.state\0".encode()
+        shell = os.open(pipe.path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        assert os.write(shell, written) == len(written)
+        os.close(shell)
+        pipe.expect("next")
+        assert declarations.encode() in (pipe.script() or b"")
+    finally:
+        pipe.close()
+
+
 def test_history_falls_back_to_memory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     history = EditHistory(str(tmp_path / "file"))
