@@ -79,8 +79,9 @@ async def is_held(server: ServerProcess, conversation_id: str) -> bool:
 async def has_command_running(server: ServerProcess, conversation_id: str) -> bool:
     info = await info_of(server, conversation_id)
     await asyncio.sleep(0.05)  # who asks more often is refused
-    last = (await stored_events(server, conversation_id))[-1]
-    return info["runtime_status"] == "STATUS$READY" and last.get("extras", {}).get("agent_state") in (None, "running")
+    stored = await stored_events(server, conversation_id)
+    works = stored[-1].get("extras", {}).get("agent_state") in (None, "running")
+    return works and info["runtime_status"] == "STATUS$READY" and any(one.get("action") == "run" for one in stored)
 
 
 async def one_of(*waits: Coroutine[Any, Any, None]) -> None:
@@ -95,7 +96,12 @@ async def one_of(*waits: Coroutine[Any, Any, None]) -> None:
 @pytest.mark.timeout(180)
 async def test_a_command_that_runs_on_over_many_crashes_is_no_loop(make_process: MakeProcess) -> None:
     waits = "until [ -e go ]; do sleep 0.05; done; echo once >> ran"
-    async with ModelServer([call("terminal", {"command": waits}), finish("Done.")]) as model:
+
+    def turn(request: ModelRequest) -> Turn:
+        is_done = any(message["role"] == "tool" for message in request.json["messages"])
+        return finish("Done.") if is_done else call("terminal", {"command": waits})
+
+    async with ModelServer(turn) as model:
         server = await make_process("--sandbox", "local", environment=model_of(model))
         conversation_id = await create(server, initial_user_msg="Wait.")
         for _ in range(FRUITLESS_LIVES + 1):
