@@ -106,8 +106,11 @@ class SandboxConnection:
         self._closed = False  # nothing is brought up any more
         self._channel: RunnerChannel | None = None
         self._bringing_up: asyncio.Task[RunnerChannel] | None = None
+        self._stops = 0
+        self._at_rest = asyncio.Event()  # not while it is being stopped: whoever needs it waits, and starts it again
+        self._at_rest.set()
         self._attached_before = False
-        self._watch = DiskWatch(sandbox, self._usable, self._let_go, self._tell)
+        self._watch = DiskWatch(sandbox, self._usable, self._stop, self._tell)
         self._begun: dict[str, str] = {}
 
     @property
@@ -214,8 +217,7 @@ class SandboxConnection:
 
     async def stop(self) -> None:
         """End the sandbox's processes; the workspace stays, and the next request starts it again."""
-        await self._let_go("the sandbox was stopped")
-        await self.sandbox.stop()
+        await self._stop("the sandbox was stopped")
         self._tell("STATUS$STOPPED", "The sandbox is stopped")
 
     async def destroy(self) -> None:
@@ -262,6 +264,7 @@ class SandboxConnection:
             task.exception()  # those who waited raise it; nobody may be left
 
     async def _bring_up(self, revive: bool) -> RunnerChannel:
+        await self._at_rest.wait()
         if self._paused:
             await self.sandbox.resume()
             self._paused = False
@@ -332,12 +335,12 @@ class SandboxConnection:
                     delay = min(_LONGEST_DELAY, delay * 2)
         except TimeoutError:
             if is_silent:  # it would be as silent to everybody who attaches to it, instead of starting it anew
-                await self._stop_silent()
+                await self._stop_silent(self.sandbox.stop())
             raise SandboxLostError(f"The sandbox could not be reached again: {reason}") from None
 
-    async def _stop_silent(self) -> None:
+    async def _stop_silent(self, stopping: Awaitable[None]) -> None:
         try:
-            await self.sandbox.stop()
+            await stopping
         except SandboxError as error:
             where = self.sandbox.spec.conversation_id
             extra = coded(Trouble.SANDBOX_NOT_STOPPED, where)
@@ -352,6 +355,17 @@ class SandboxConnection:
         except (SandboxError, ToolError, TimeoutError) as error:
             logger.debug("conversation %s: %s: %s", self.sandbox.spec.conversation_id, op, error or "no answer in time")
             return False
+
+    async def _stop(self, reason: str) -> None:
+        self._stops += 1
+        self._at_rest.clear()
+        try:
+            await self._let_go(reason)
+            await self.sandbox.stop()
+        finally:
+            self._stops -= 1
+            if self._stops == 0:
+                self._at_rest.set()
 
     async def _let_go(self, reason: str) -> None:
         self._attached_before = False
@@ -420,8 +434,7 @@ class SandboxConnection:
             )
         self._tell(LOST, f"The sandbox does not answer; it is stopped. {_STARTS_AGAIN}")
         if channel is self._open_channel:
-            await self._let_go("the sandbox did not answer")
-            await self._stop_silent()
+            await self._stop_silent(self._stop("the sandbox did not answer"))
         return SandboxLostError(f"The sandbox did not answer within {limit:g} s and was stopped.", fix=_STARTS_AGAIN)
 
 

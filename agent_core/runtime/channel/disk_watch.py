@@ -30,20 +30,21 @@ class DiskWatch:
     """Looks at a running sandbox's disk: tells what was ended in it, and stops it when that did not help.
 
     The runner keeps to its limits by itself, unless hostile: so it is measured from outside as well, with a little
-    allowance. `channel` gives the connection to the runner, while the sandbox is not frozen.
+    allowance, and told when that finds more. `channel` gives the connection to the runner, while the sandbox is not
+    frozen; `stop` lets go of it for a reason and ends the sandbox's processes.
     """
 
     def __init__(
         self,
         sandbox: Sandbox,
         channel: Callable[[], RunnerChannel | None],
-        let_go: Callable[[str], Awaitable[None]],
+        stop: Callable[[str], Awaitable[None]],
         tell: Progress,
     ) -> None:
         self._sandbox = sandbox
         self._limits = sandbox.spec.limits
         self._channel = channel
-        self._let_go = let_go
+        self._stop_sandbox = stop
         self._tell = tell
         self._task: asyncio.Task[None] | None = None
         self._known: tuple[str, int] = ("", 0)
@@ -75,6 +76,8 @@ class DiskWatch:
                 if found is not None and self._channel() is channel and self._goes_on(found):
                     await self._stop(found)
                     return
+                if found is not None and self._least is found:  # new, or grown: asked, the runner looks, too
+                    channel.post("disk.state", {})
                 if turn % _ASK_EVERY == 0:
                     await self._ask(channel)
             except (DrydockError, TimeoutError, OSError) as error:
@@ -110,8 +113,7 @@ class DiskWatch:
     async def _stop(self, found: DiskUsage) -> None:
         about = self._about(found)
         try:
-            await self._let_go("its disk limit is reached")
-            await self._sandbox.stop()
+            await self._stop_sandbox("its disk limit is reached")
         except DrydockError as error:
             where = self._sandbox.spec.conversation_id
             extra = coded(Trouble.SANDBOX_NOT_STOPPED, where)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import json
 import secrets
@@ -157,10 +158,14 @@ class LocalSandbox:
         self.survived = status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
         if status is SandboxStatus.PAUSED:
             await self.resume()
-        elif status is not SandboxStatus.RUNNING:
-            await self._end()
-            uid = await self._blocking(lambda: self._folder.prepare(self.spec, confined=self._bwrap is not None))
-            await self._launch(uid)
+        if self.survived:
+            with contextlib.suppress(SandboxError):  # it was about to end, and has
+                self._fresh = await self._connect()
+                return
+            self.survived = False
+        await self._end()
+        uid = await self._blocking(lambda: self._folder.prepare(self.spec, confined=self._bwrap is not None))
+        await self._launch(uid)
         self._fresh = await self._connect()
 
     async def _launch(self, uid: int | None) -> None:

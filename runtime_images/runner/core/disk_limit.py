@@ -50,7 +50,7 @@ class DiskLimiter:
         self._closing = threading.Event()
         self._settled = threading.Event()
         self._settled.set()
-        self._is_unreported = False
+        self._is_unreported = self._is_asked = False
         self.usage = TreeUsage()
         self.is_over = False
         self.stops = 0
@@ -64,6 +64,11 @@ class DiskLimiter:
         self._closing.set()
 
     def state(self) -> Dict[str, Any]:
+        """Return what is known; whoever asks may have seen more from outside, so the next look comes soon.
+
+        The free space of a file system says nothing of what is written here while others free as much.
+        """
+        self._is_asked = True
         return {"bytes": self.usage.bytes, "entries": self.usage.entries, "over": self.is_over, "stops": self.stops}
 
     def refusal(self, more: int) -> str:
@@ -134,7 +139,7 @@ class DiskLimiter:
             return age > 60.0
         if age < 2 * self._cost:
             return False
-        if self.is_over:
+        if self.is_over or (self._is_asked and age > _SHARE * self._cost):
             return True
         part = 0.0  # of what was left at the last look: as much has gone since, to this sandbox or to others
         if self._most_bytes:
@@ -147,6 +152,7 @@ class DiskLimiter:
 
     def _look(self) -> None:
         start, is_first = time.monotonic(), not self._looked
+        self._is_asked = False
         was_over, usage = self.is_over, self._measured()
         self._looked = time.monotonic()
         self._cost = self._looked - start

@@ -405,6 +405,30 @@ async def test_stop_fails_what_is_under_way_and_the_next_request_starts_again() 
         assert (await it.connection.request("echo", {})).result == {"args": {}}
 
 
+async def test_what_is_asked_while_the_sandbox_is_being_stopped_waits_and_starts_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with rig() as it:
+        await it.connection.request("echo", {})
+        ended, goes_on, stop = asyncio.Event(), asyncio.Event(), it.sandbox.stop
+
+        async def slowly() -> None:
+            ended.set()
+            await goes_on.wait()
+            await stop()
+
+        monkeypatch.setattr(it.sandbox, "stop", slowly)
+        stopping = asyncio.create_task(it.connection.stop())
+        await ended.wait()
+        asked = asyncio.create_task(it.connection.request("echo", {"n": 1}))
+        await ticks(20)
+        assert it.sandbox.starts == 1  # not attached to what is about to end
+        goes_on.set()
+        await stopping
+        assert (await asked).result == {"args": {"n": 1}}
+        assert it.sandbox.starts == 2
+
+
 async def test_who_waits_for_a_start_that_the_close_ends_is_told_that_it_is_closed() -> None:
     async with rig(NEVER_READY, replace(QUICK, channel=ChannelLimits(hello_seconds=60))) as it:
         asked = asyncio.create_task(it.connection.request("echo", {}))
