@@ -43,6 +43,7 @@ storage: ## Have the storage fail at the n-th call, for all that a server is ask
 	@scripts/setup --dev
 	@.venv/bin/python -m tests.storage.at_rest $(if $(OF_EACH),--of-each $(OF_EACH)) --seed $(or $(SEED),0)
 	@.venv/bin/python -m tests.storage $(if $(OF_EACH),--of-each $(OF_EACH)) --seed $(or $(SEED),0)
+	@.venv/bin/python -m tests.storage.storm --seed $(or $(SEED),0) --runs 3
 
 bench: ## Measure the budgets, print a table, write JSON
 	@scripts/setup --dev
