@@ -65,6 +65,16 @@ class SandboxFolder:
         """The conversation's files: a folder of its own, or the one that it was given."""
         return Path(self._workspace) if self._workspace else self.path / "workspace"
 
+    def remove(self) -> None:
+        """Remove all of it, last what says whose it is: what is left where this is broken off can be found by that."""
+        with contextlib.suppress(FileNotFoundError):
+            for one in sorted(self.path.iterdir()):
+                if one.is_dir() and not one.is_symlink():
+                    remove_tree(one)
+                elif one.name != RECORD:
+                    one.unlink(missing_ok=True)
+        remove_tree(self.path)
+
     def prepare(self, spec: SandboxSpec, *, confined: bool) -> int | None:
         """Make everything that a start needs; returns the user to run as when this process is root."""
         uid = self._uid(confined)

@@ -16,6 +16,7 @@ from pathlib import Path
 from agent_core.errors import SandboxError
 from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime.local.cgroups import held_limits, remove_stale
+from agent_core.runtime.local.folder import RECORD
 from agent_core.runtime.local.sandbox import LocalSandbox
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
@@ -93,12 +94,13 @@ class LocalProvider:
         remaining, removed = set(keep), []
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._pool, remove_stale, _STALE_SECONDS)
+        names = {object_name(instance_id, one) for one in remaining}
         for name, conversation in await loop.run_in_executor(self._pool, self._found, instance_id):
-            if conversation not in remaining:
+            if conversation not in remaining and name not in names:
                 spec = SandboxSpec(conversation, instance_id, image="", data_dir=self._data_dir)
                 await self._sandbox(spec, name).destroy()
                 removed.append(conversation)
-        return sorted(removed)
+        return sorted(filter(None, removed))
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
         """Whether sandboxes get this network, tried with one that is removed again."""
@@ -124,14 +126,17 @@ class LocalProvider:
         return LocalSandbox(spec, name, bwrap=bwrap, pool=self._pool)
 
     def _found(self, instance_id: str) -> list[tuple[str, str]]:
+        """Folders of this instance with their conversations; "" for one that has not, or no more, said whose it is."""
         found = []
-        for path in sorted(Path(self._data_dir, "sandboxes").glob("*/sandbox.json")):
+        for folder in sorted(Path(self._data_dir, "sandboxes").glob("drydock-*")):
             try:
-                record = json.loads(path.read_text())
+                record = json.loads((folder / RECORD).read_text())
+            except FileNotFoundError:
+                record = {"instance": instance_id}  # its making, or its removal, was broken off
             except (OSError, ValueError):
                 continue
             if record.get("instance") == instance_id:
-                found.append((path.parent.name, str(record.get("conversation", ""))))
+                found.append((folder.name, str(record.get("conversation", ""))))
         return found
 
     async def _try(self, network: NetworkWish = "none") -> list[tuple[str, str]]:

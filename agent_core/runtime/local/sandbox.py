@@ -22,7 +22,7 @@ from agent_core.runtime.channel.runner_stream import RunnerStream
 from agent_core.runtime.disk import DiskLook, measured
 from agent_core.runtime.local import launch as local_launch
 from agent_core.runtime.local.cgroups import ControlGroup
-from agent_core.runtime.local.folder import SandboxFolder, remove_tree
+from agent_core.runtime.local.folder import SandboxFolder
 from agent_core.runtime.local.launch_order import MARK, launch_order, network_program
 from agent_core.runtime.processes import ProcessId
 from agent_core.runtime.sandbox import (
@@ -124,7 +124,7 @@ class LocalSandbox:
         self._let_go()
         await self.resume()
         await self._end()
-        await self._changed(lambda: remove_tree(self._folder.path), "The sandbox's files could not be removed")
+        await self._changed(self._folder.remove, "The sandbox's files could not be removed")
 
     async def snapshot(self) -> str:
         name = f"snapshot-{secrets.token_hex(4)}"

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from agent_core.runtime.channel.disk_watch import DISK_LIMIT
+from agent_core.runtime.local.folder import RECORD, SandboxFolder, remove_tree
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.runtime.sandbox import SandboxStatus
+from agent_core.runtime.sandbox import SandboxSpec, SandboxStatus, object_name
 from agent_core.testing.sandbox_contract import (
     SandboxIsolationContract,
     SandboxKit,
@@ -97,3 +98,38 @@ async def test_a_sandbox_that_was_about_to_end_when_it_was_found_is_started_anew
         assert await found.poll() is SandboxStatus.RUNNING
     finally:
         await found.stop()
+
+
+async def test_what_is_left_of_a_making_or_a_removal_that_was_broken_off_is_reaped(tmp_path: Path) -> None:
+    provider = LocalProvider(str(tmp_path))
+    folders = {name: tmp_path / "sandboxes" / object_name("instance", name) for name in ("gone", "kept")}
+    for folder in folders.values():
+        (folder / "workspace").mkdir(parents=True)
+        (folder / "workspace" / "file").touch()
+    try:
+        assert await provider.reap("instance", ["kept"]) == []
+    finally:
+        await provider.close()
+    assert [name for name, folder in folders.items() if folder.exists()] == ["kept"]
+
+
+def test_whose_a_sandbox_is_can_be_read_until_all_else_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = SandboxFolder(str(tmp_path), "drydock-x")
+    folder.prepare(SandboxSpec("one", "instance", image="", data_dir=str(tmp_path)), confined=False)
+
+    def broken_off(path: Path) -> None:
+        assert path != folder.path
+        if path.name == "workspace":
+            raise InterruptedError
+        remove_tree(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("agent_core.runtime.local.folder.remove_tree", broken_off)
+        with pytest.raises(InterruptedError):
+            folder.remove()
+    assert (folder.path / RECORD).exists()
+    assert not (folder.path / "state").exists()
+    folder.remove()
+    assert not folder.path.exists()
