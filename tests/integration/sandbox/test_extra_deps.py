@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.derived import DERIVED_IMAGES
@@ -39,7 +41,11 @@ def helpers(engine: Any, kit: SandboxKit) -> list[str]:
 
 def installs(engine: Any, kit: SandboxKit) -> bool:
     """Whether it is at it."""
-    return any(engine.inspect_container(one)["State"]["Running"] for one in helpers(engine, kit))
+    for one in helpers(engine, kit):
+        with suppress(NotFound):  # removed in this moment
+            if engine.inspect_container(one)["State"]["Running"]:
+                return True
+    return False
 
 
 def commands(text: str = "", limit: float = 60.0) -> ExtraDeps:

@@ -40,6 +40,11 @@ WITHOUT_ENGINE = {"local", "unconfined"}
 ADDRESS = re.compile(r" is at (http://\S+?)(/#token=(\S+))?\s")
 
 
+def _hear_of_terminals() -> None:
+    """In a new process: take note of SIGHUP, also where the tests run under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class ServerProcess:
     """``python -m server serve`` on a free port; can be killed and started again on the same data.
 
@@ -75,7 +80,7 @@ class ServerProcess:
             command = [sys.executable, "-m", "server", *arguments]
             with self.log.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *command, cwd=ROOT, env=environment, stdout=log, stderr=log
+                    *command, cwd=ROOT, env=environment, stdout=log, stderr=log, preexec_fn=_hear_of_terminals
                 )
         else:
             self._process = fork_server(arguments, environment, self.log)
