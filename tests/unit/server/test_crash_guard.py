@@ -294,9 +294,8 @@ async def test_who_only_waited_for_its_turn_has_not_lived(world: World) -> None:
         assert not (await guard._judged["a"]).is_suspect
 
 
-async def test_recovery_leaves_the_ticket_of_one_that_is_held_back_and_open(world: World) -> None:
-    await held_back(world, "a")
-    queue = RunQueue(
+def _queue(world: World) -> RunQueue:
+    return RunQueue(
         Capacity(9, 9, 9),
         world.database.conversations,
         others={},
@@ -304,6 +303,11 @@ async def test_recovery_leaves_the_ticket_of_one_that_is_held_back_and_open(worl
         on_turn=lambda _where, _turn: None,
         metrics=world.metrics,
     )
+
+
+async def test_recovery_leaves_the_ticket_of_one_that_is_held_back_and_open(world: World) -> None:
+    await held_back(world, "a")
+    queue = _queue(world)
     ticket = queue.ticket("a", "ann")
     guard = world.guard()
 
@@ -323,14 +327,7 @@ async def test_who_waits_to_be_started_has_no_life_yet_and_those_with_the_fewest
         await world.new(name)
     assert await world.live("a")
     await world.database.conversations.set_option("b", LIFE, asdict(Life()))  # whose server ended in order
-    queue = RunQueue(
-        Capacity(9, 9, 9),
-        world.database.conversations,
-        others={},
-        free_sandbox=_frees_nothing,
-        on_turn=lambda _where, _turn: None,
-        metrics=world.metrics,
-    )
+    queue = _queue(world)
     guard, records = world.guard(), [await world.record(name) for name in ("a", "b", "c")]
 
     async def start(conversation_id: str) -> None:
