@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import uvloop
 
-from agent_core.runtime.docker.call_threads import CallThreads
+from agent_core.runtime.call_threads import CallThreads
 
 LOOKUP_THREADS: Final = 256
 """Made when they are needed: as many names may hang at once before another one has to wait."""

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.call_threads import CallThreads
 from agent_core.runtime.channel.runner_stream import RunnerStream
-from agent_core.runtime.docker.call_threads import CallThreads
 from agent_core.runtime.docker.heartbeat import EngineAddress, Heartbeat
 
 _HEADER = struct.Struct(">BxxxL")
