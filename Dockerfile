@@ -31,10 +31,10 @@ RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-venv \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/drydock
-COPY requirements.lock ./
+COPY requirements.lock requirements-postgresql.lock ./
 RUN python3 -m venv venv \
  && venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
-      --require-hashes --only-binary :all: -r requirements.lock
+      --require-hashes --only-binary :all: -r requirements.lock -r requirements-postgresql.lock
 COPY pyproject.toml ./
 COPY agent_core agent_core
 COPY drydock_client drydock_client

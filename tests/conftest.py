@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.leftovers import Leftovers
+
+if TYPE_CHECKING:
+    from tests.postgresql import Cluster
 
 # Here, since helpers of its suites are imported by many other tests first.
 pytest.register_assert_rewrite("agent_core.testing.sandbox_contract")
@@ -49,3 +53,30 @@ def home_of_drydock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRYDOCK_HOME", str(home))
         yield home
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Cluster]:
+    """A PostgreSQL that runs, this process's alone; tests that use it are marked `postgresql`."""
+    from tests.postgresql import Cluster  # what it needs is not loaded for tests that do not
+
+    cluster = Cluster()
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+async def postgresql_url(postgresql: Cluster) -> str:
+    """The address of a database with all tables, and nothing in them, which the tests share."""
+    return await postgresql.shared_database()
+
+
+@pytest.fixture
+async def new_postgresql_url(postgresql: Cluster) -> AsyncIterator[str]:
+    """The address of a new database without any tables."""
+    name = await postgresql.new_database()
+    yield postgresql.url(name)
+    await postgresql.drop(name)

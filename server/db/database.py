@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import URL, Connection, inspect, text
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agent_core.errors import EventStoreError
 from agent_core.troubles import Trouble, coded
 from server.auth.secrets import SecretBox
+from server.db import postgresql
 from server.db.blobs import BlobStore, FolderBlobStore
 from server.db.data_folder import SANDBOXES, InstanceLock, finish_restore, instance_id, prepare_data_dir
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
-from server.db.errors import DatabaseError, DatabaseVersionError, database_error
+from server.db.errors import DatabaseError, DatabaseVersionError, database_error, is_database_failure
 from server.db.event_store import SqlEventStore
 from server.db.repositories.chat_turns import ChatTurnRepository
 from server.db.repositories.conversations import ConversationRepository, Touches
@@ -260,6 +260,8 @@ async def upgrade(engine: AsyncEngine, copies: UpgradeCopies | None = None) -> N
     """
     try:
         async with engine.connect() as connection:
+            if engine.url.get_backend_name() != "sqlite":
+                await postgresql.check_server(connection)
             revision = await connection.run_sync(stored_revision)
             is_new = await connection.run_sync(_is_new_sqlite)
         if revision == HEAD:
@@ -271,8 +273,12 @@ async def upgrade(engine: AsyncEngine, copies: UpgradeCopies | None = None) -> N
             elif copies is not None:
                 await asyncio.to_thread(copies.make, Path(str(engine.url.database)), revision)
         async with engine.begin() as connection:
+            if engine.url.get_backend_name() != "sqlite":
+                await postgresql.wait_for_upgrade(connection)
             await connection.run_sync(_create if is_new else _run)
-    except (SQLAlchemyError, OSError) as error:
+    except Exception as error:
+        if not is_database_failure(error):
+            raise
         raise database_error(f"the database {engine.url.render_as_string()} could not be opened", error) from error
 
 

@@ -1,4 +1,4 @@
-"""`Engines`: how the database is reached. SQLite's own ways are in `sqlite`."""
+"""`Engines`: how the database is reached. SQLite's own ways are in `sqlite`, PostgreSQL's in `postgresql`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sqlalchemy import URL, Executable, Row, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from server.db import event_rows, sqlite
+from server.db import postgresql, sqlite
 from server.db.errors import DatabaseError, database_error, is_damage, is_database_failure
 from server.db.event_rows import EventRow
-from server.db.reads import TURN_SECONDS, PooledReads, Reads, Rows, ThreadedReads
+from server.db.reads import ANSWER_SECONDS, TURN_SECONDS, PooledReads, Reads, Rows, ThreadedReads
 from server.db.tables import read_json
 
 _WRITE_CACHE_KIB = 512
@@ -26,6 +26,8 @@ _READ_CACHE_KIB = 256
 _DAMAGE_RETRIES = (0.05, 0.2, 0.75)
 """Seconds before a part that the disk did not read is read again."""
 
+_INSTALL = "pip install 'drydock[postgresql]'"
+
 _T = TypeVar("_T")
 InsertEvents = Callable[[AsyncConnection, Sequence[EventRow]], Awaitable[set[str]]]
 
@@ -34,10 +36,10 @@ class DatabaseSettings(BaseModel):
     """Settings of the database: its address, and how careful it is.
 
     Attributes:
-        url: SQLAlchemy URL with an async driver; None keeps a SQLite database in the data folder.
+        url: of PostgreSQL, or SQLAlchemy's of another SQLite file; None keeps a SQLite database in the data folder.
         synchronous: SQLite only. FULL survives a power cut; NORMAL may then lose the last moments.
         busy_timeout_seconds: how long to wait for a lock that another program holds.
-        read_connections: how many reads run at the same time.
+        read_connections: how many reads run at the same time. PostgreSQL has so many connections, and one that writes.
         close_timeout_seconds: how long closing waits for pending appends.
         touch_interval_seconds: how long counters of a conversation may wait for being written.
         inline_payload_bytes: larger event payloads go to the blob store.
@@ -124,7 +126,6 @@ def create_file(path: Path) -> None:
 def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
     """Engines for `url`, not opened yet; `DatabaseError` where it cannot be used, or SQLite's library is too old."""
     url = _checked_url(url)
-    write = create_async_engine(url, pool_size=1, max_overflow=0, hide_parameters=True, json_deserializer=read_json)
     at_once = settings.read_connections
     # Readers need no transaction, so nothing has to be undone when a connection goes back: that would cost every read
     # another turn to the database.
@@ -137,9 +138,15 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
         "hide_parameters": True,
         "json_deserializer": read_json,
     }
+    as_writer: dict[str, Any] = {
+        "pool_size": 1,
+        "max_overflow": 0,
+        "hide_parameters": True,
+        "json_deserializer": read_json,
+    }
     if url.get_backend_name() != "sqlite":
-        pooled = create_async_engine(url, pool_timeout=TURN_SECONDS, **as_reader)
-        return Engines(write, PooledReads(pooled, at_once=at_once), event_rows.insert_events, event_rows.MAX_ROWS)
+        return _of_postgresql(url, as_writer, as_reader)
+    write = create_async_engine(url, **as_writer)
     sqlite.check_version()
     read = create_engine(url.set(drivername="sqlite"), connect_args={"check_same_thread": False}, **as_reader)
     for engine, cache_kib in ((write.sync_engine, _WRITE_CACHE_KIB), (read, _READ_CACHE_KIB)):
@@ -154,26 +161,35 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
     return Engines(write, ThreadedReads(read, at_once=at_once), sqlite.insert_events, sqlite.MAX_ROWS, file.check)
 
 
+def _of_postgresql(url: URL, as_writer: dict[str, Any], as_reader: dict[str, Any]) -> Engines:
+    plain, writing = postgresql.connecting(url, answer_seconds=postgresql.WRITE_SECONDS)
+    _, reading = postgresql.connecting(url, answer_seconds=ANSWER_SECONDS)
+    write = create_async_engine(plain, connect_args=writing, **as_writer)
+    read = create_async_engine(plain, connect_args=reading, pool_timeout=TURN_SECONDS, **as_reader)
+    reads = PooledReads(read, at_once=as_reader["pool_size"])
+    return Engines(write, reads, postgresql.insert_events, postgresql.MAX_ROWS)
+
+
 def _checked_url(url: URL | str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
         raise DatabaseError(
-            "the database URL cannot be read; it looks like postgresql+asyncpg://user:password@host/name"
+            "the database URL cannot be read; it looks like postgresql://user:password@host/name"
         ) from error
+    if parsed.drivername in postgresql.SPELLINGS:
+        parsed = parsed.set(drivername=postgresql.DRIVER)
+    shown = parsed.set(query={}).render_as_string()
     try:
         dialect = parsed.get_dialect(_is_async=True)
         dialect.import_dbapi()
     except (NoSuchModuleError, ImportError) as error:
         raise DatabaseError(
-            f"the database URL {parsed.render_as_string()} needs the driver {parsed.drivername}, which is not installed"
-            " (PostgreSQL: `pip install asyncpg` in the server's environment, and postgresql+asyncpg://…)"
+            f"the database URL {shown} needs the driver {parsed.drivername}, which is not installed"
+            f" (PostgreSQL: postgresql://…, and `{_INSTALL}` in the server's environment)"
         ) from error
+    if parsed.get_backend_name() not in {"sqlite", "postgresql"} or dialect.driver not in {"aiosqlite", "asyncpg"}:
+        raise DatabaseError(f"the database URL {shown} names neither postgresql:// nor sqlite+aiosqlite://")
     if parsed.get_backend_name() == "sqlite" and parsed.database in {None, "", ":memory:"}:
         raise DatabaseError("the database URL names no file; a database in memory would keep nothing")
-    if not dialect.is_async:
-        raise DatabaseError(
-            f"the database URL {parsed.render_as_string()} names a driver that is not asynchronous; "
-            "use postgresql+asyncpg or sqlite+aiosqlite"
-        )
     return parsed

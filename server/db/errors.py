@@ -1,7 +1,8 @@
-"""Errors of the database: those that users are told, and what an error of SQLAlchemy or of SQLite means."""
+"""Errors of the database: those that users are told, and what an error of SQLAlchemy, SQLite or PostgreSQL means."""
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from typing import Final
 
@@ -68,11 +69,39 @@ _REASONS = {
     sqlite3.SQLITE_NOTADB: "the file is not a Drydock database; move it away or choose another data folder",
 }
 
+_LOST: Final = "the connection to the database server was lost, or cannot be made; see that it runs"
+_SQLSTATES: Final = {
+    "08": _LOST,
+    "25006": "the database is read-only (a standby, or default_transaction_read_only); make it the primary, or name"
+    " that in database_url",
+    "25P03": _LOST,
+    "28": "the database server does not let this user in; check user and password in database_url, and pg_hba.conf",
+    "3D000": "there is no such database on that server; make it (CREATE DATABASE name ENCODING 'UTF8'), or name"
+    " another one in database_url",
+    "40": "another transaction was in the way; try again",
+    "42501": "the database does not allow this to its user; let the user of database_url own the database",
+    "53": "the database server has not enough memory or another resource; see its log",
+    "53100": "the disk of the database server is full; free some space",
+    "53300": "the database server has no connection left (max_connections); end some, or allow more",
+    "55P03": "another program holds the database locked (an upgrade or a backup, perhaps); stop it or wait",
+    "57": "the database server is going down, starting, or was told to end this; see its log",
+    "57014": "the database server did not finish this within its time limit (statement_timeout)",
+    "58": "the disk of the database server reported an error; check its health and the free space",
+    "F0": "the configuration of the database server is damaged; see its log",
+    "XX": "the database server reported a fault of its own, or a damaged table; see its log",
+}
+"""What PostgreSQL's codes mean, by the whole code or by its first two characters."""
+
+_OUTAGES: Final = ("08", "25006", "25P03", "28", "3D000", "42501", "53", "55P03", "57", "58", "F0", "XX")
+"""Beginnings of the codes that concern the database as a whole."""
+
 
 def explain(error: BaseException) -> str:
     """What a database error means, in words for the user; never the statement or its values."""
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return _sqlite_reason(cause) or f"{type(cause).__name__}: {cause}"
+    cause = _cause(error)
+    if (state := _sqlstate(cause)) is not None:
+        return _SQLSTATES.get(state) or _SQLSTATES.get(state[:2]) or f"{type(cause).__name__} ({state})"
+    return _sqlite_reason(cause) or _network_reason(cause) or f"{type(cause).__name__}: {cause}"
 
 
 def database_error(what: str, error: BaseException) -> DatabaseError:
@@ -87,7 +116,7 @@ def outage_code(error: BaseException) -> str:
         return ""
     code = _sqlite_code(error)
     if code is None:
-        return storage_code(error.orig if isinstance(error, DBAPIError) and error.orig is not None else error)
+        return DISK_FULL if _sqlstate(error) == "53100" else storage_code(_cause(error))
     if code == sqlite3.SQLITE_ERROR:
         return ""  # a statement that it does not take
     return DISK_FULL if code == sqlite3.SQLITE_FULL else STORAGE_UNAVAILABLE
@@ -95,32 +124,60 @@ def outage_code(error: BaseException) -> str:
 
 def is_conflict(error: BaseException) -> bool:
     """Whether `error` says that a row with this key exists already."""
-    return isinstance(error, IntegrityError | sqlite3.IntegrityError)
+    return isinstance(error, IntegrityError | sqlite3.IntegrityError) or (_sqlstate(error) or "").startswith("23")
 
 
 def is_database_failure(error: BaseException) -> bool:
     """Whether `error` comes from the database, its driver or the way to it."""
-    return isinstance(error, SQLAlchemyError | OSError | sqlite3.Error)
+    return isinstance(error, SQLAlchemyError | OSError | sqlite3.Error) or _is_of_asyncpg(error)
 
 
 def is_outage(error: BaseException) -> bool:
     """Whether `error` concerns the database as a whole (full, locked, unreachable), not one of its rows or pages."""
+    if (state := _sqlstate(error)) is not None:
+        return state.startswith(_OUTAGES)
+    if _is_of_asyncpg(error):
+        return True  # what the driver says by itself is of the connection, or of a value, which has its own kind
     return isinstance(error, OperationalError | InterfaceError | InternalError | OSError | sqlite3.OperationalError)
 
 
 def is_damage(error: BaseException) -> bool:
     """Whether a page could not be read: SQLite says so of what is damaged and of a disk that reports an error."""
-    return _sqlite_code(error) == sqlite3.SQLITE_CORRUPT
+    return _sqlite_code(error) == sqlite3.SQLITE_CORRUPT or _sqlstate(error) in ("XX001", "XX002")
 
 
 def is_locked(error: BaseException) -> bool:
     """Whether another program held the lock for longer than we wait for it."""
-    return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or _sqlstate(error) == "55P03"
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def _sqlstate(error: BaseException) -> str | None:
+    """PostgreSQL's code of an error."""
+    state = getattr(_cause(error), "sqlstate", None)
+    return state if isinstance(state, str) else None
+
+
+def _is_of_asyncpg(error: BaseException) -> bool:
+    """An error of the driver as it is; the driver itself is only loaded where it is used."""
+    return type(error).__module__.startswith("asyncpg")
+
+
+def _network_reason(error: BaseException) -> str | None:
+    if isinstance(error, TimeoutError):
+        return "the database server did not answer in time"
+    if isinstance(error, socket.gaierror):
+        return f"the host of the database server has no address ({error.strerror})"
+    if isinstance(error, ConnectionError):
+        return f"the database server cannot be reached ({error.strerror or error}); see that it runs at that address"
+    return None
 
 
 def _sqlite_code(error: BaseException) -> int | None:
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    code = getattr(cause, "sqlite_errorcode", None)
+    code = getattr(_cause(error), "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else None
 
 

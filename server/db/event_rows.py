@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy import Select, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.store import SEPARATOR, belongs_to
@@ -19,6 +19,12 @@ EventRow = tuple[str, int, str, str, int | None, int, int, str | None, bytes | N
 """A row to be inserted, in the order of `_COLUMNS`; then the epoch that its writer holds."""
 
 _COLUMNS = ("conversation_id", "id", "kind", "source", "cause", "timestamp", "size", "blob", "payload")
+
+
+_RAISE = text("""
+    INSERT INTO owners (conversation_id, epoch) VALUES (:log, 1)
+    ON CONFLICT (conversation_id) DO UPDATE SET epoch = owners.epoch + 1 RETURNING epoch
+""")
 
 
 async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
@@ -41,7 +47,7 @@ def _values(row: EventRow) -> dict[str, object]:
 async def _owner_epochs(connection: AsyncConnection, logs: Collection[str]) -> dict[str, int]:
     statement = (
         select(owners.c.conversation_id, owners.c.epoch)
-        .where(owners.c.conversation_id.in_(logs))
+        .where(owners.c.conversation_id.in_(sorted(logs)))
         .with_for_update(read=True)
     )
     return dict((await connection.execute(statement)).all())
@@ -70,23 +76,14 @@ def select_below(conversation_id: str) -> Select[Any]:
 
 async def raise_epoch(connection: AsyncConnection, conversation_id: str) -> int:
     """Give the log a new owner epoch, higher than all before, and return it."""
-    raised = (
-        update(owners)
-        .where(owners.c.conversation_id == conversation_id)
-        .values(epoch=owners.c.epoch + 1)
-        .returning(owners.c.epoch)
-    )
-    epoch = (await connection.execute(raised)).scalar_one_or_none()
-    if epoch is not None:
-        return int(epoch)
-    await connection.execute(insert(owners).values(conversation_id=conversation_id, epoch=1))
-    return 1
+    return int((await connection.execute(_RAISE, {"log": conversation_id})).scalar_one())
 
 
 async def delete_log(connection: AsyncConnection, conversation_id: str) -> list[str]:
     """Delete the rows of the log and of those below it, and fence their owners off; returns the ids of these logs."""
     found = (await connection.execute(select_below(conversation_id))).scalars()
-    logs = [conversation_id, *(log for log in found if belongs_to(log, conversation_id))]
+    # In the order in which appends take the rows of owners, too: whoever takes them in another one may wait for ever.
+    logs = sorted([conversation_id, *(log for log in found if belongs_to(log, conversation_id))])
     for log in logs:
         await connection.execute(delete(events).where(events.c.conversation_id == log))
         await connection.execute(update(owners).where(owners.c.conversation_id == log).values(epoch=owners.c.epoch + 1))

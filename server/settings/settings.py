@@ -528,7 +528,9 @@ class Settings(BaseModel):
 
     # Storage
     database_url: OptionalText = Field(
-        None, description="SQLAlchemy address of the database; by default the file `drydock.db` in the data folder."
+        None,
+        description="Address of PostgreSQL (`postgresql://user:password@host/name`); by default the database is the"
+        " file `drydock.db` in the data folder.",
     )
     database_synchronous: Literal["FULL", "NORMAL"] = Field(
         "FULL", description="SQLite: `NORMAL` is faster and may lose the last moments when the power fails."

@@ -79,6 +79,7 @@ HOMES = {
     "sqlalchemy": {"server/db", "migrations"},
     "alembic": {"server/db", "migrations"},
     "aiosqlite": {"server/db"},
+    "asyncpg": {"server/db"},
     "socketio": {"server/sockets", "server/app.py"},
     "engineio": {"server/sockets"},
     "fastapi": {"server"},

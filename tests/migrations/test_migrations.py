@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,6 +26,20 @@ async def engine(tmp_path: Path) -> AsyncIterator[AsyncEngine]:
     engines = create_engines(sqlite_url(tmp_path / "x.db"), DatabaseSettings(busy_timeout_seconds=0.05))
     yield engines.write
     await engines.dispose()
+
+
+@pytest.fixture
+async def postgresql_engine(new_postgresql_url: str) -> AsyncIterator[AsyncEngine]:
+    engines = create_engines(new_postgresql_url, DatabaseSettings())
+    yield engines.write
+    await engines.dispose()
+
+
+@pytest.fixture(params=["engine", pytest.param("postgresql_engine", marks=pytest.mark.postgresql)])
+def either(request: pytest.FixtureRequest) -> AsyncEngine:
+    """An engine of SQLite, and one of PostgreSQL."""
+    engine: AsyncEngine = request.getfixturevalue(request.param)
+    return engine
 
 
 @pytest.fixture
@@ -86,6 +101,29 @@ async def test_the_steps_make_exactly_the_tables_of_the_code_and_what_a_new_data
         assert await connection.run_sync(shape) == expected
 
 
+@pytest.mark.postgresql
+async def test_the_steps_make_the_tables_of_the_code_in_postgresql_and_the_index_of_some_rows(
+    postgresql_engine: AsyncEngine,
+) -> None:
+    await upgrade(postgresql_engine)
+    await upgrade(postgresql_engine)  # changes nothing
+    index = text("SELECT indexdef FROM pg_indexes WHERE indexname = 'ix_events_blob'")
+    async with postgresql_engine.connect() as connection:
+        assert await connection.run_sync(stored_revision) == HEAD
+        assert await connection.run_sync(differences) == []
+        assert str(await connection.scalar(index)).endswith("WHERE (blob IS NOT NULL)")
+
+
+@pytest.mark.postgresql
+async def test_servers_that_start_at_once_over_the_same_database_make_its_tables_once(new_postgresql_url: str) -> None:
+    engines = [create_engines(new_postgresql_url, DatabaseSettings()) for _ in range(3)]
+    await asyncio.gather(*(upgrade(one.write) for one in engines))
+    async with engines[0].write.connect() as connection:
+        assert await connection.run_sync(differences) == []
+    for one in engines:
+        await one.dispose()
+
+
 async def test_upgrading_again_changes_nothing(engine: AsyncEngine) -> None:
     await upgrade(engine)
     await upgrade(engine)
@@ -93,19 +131,39 @@ async def test_upgrading_again_changes_nothing(engine: AsyncEngine) -> None:
         assert await connection.run_sync(differences) == []
 
 
-async def test_every_step_can_be_taken_back_and_applied_again(engine: AsyncEngine, config: Config) -> None:
-    await upgrade(engine)
-    async with engine.begin() as connection:
+async def test_each_step_can_be_taken_back_and_applied_again(either: AsyncEngine, config: Config) -> None:
+    await upgrade(either)
 
-        def downgrade(connection: Connection) -> list[str]:
-            config.attributes["connection"] = connection
-            command.downgrade(config, "base")
-            return inspect(connection).get_table_names()
+    def back_and_forth(connection: Connection) -> None:
+        config.attributes["connection"] = connection
+        for script in ScriptDirectory.from_config(config).walk_revisions():
+            before = tables_of(connection)
+            command.downgrade(config, "-1")
+            after = tables_of(connection)
+            assert after != before, f"step {script.revision} changes nothing"
+            command.upgrade(config, "+1")
+            assert tables_of(connection) == before
+            command.downgrade(config, "-1")
+            assert tables_of(connection) == after
+        assert after == {"alembic_version": ["version_num"]}
 
-        assert await connection.run_sync(downgrade) == ["alembic_version"]
-    await upgrade(engine)
-    async with engine.connect() as connection:
+    async with either.begin() as connection:
+        await connection.run_sync(back_and_forth)
+    await upgrade(either)
+    async with either.connect() as connection:
         assert await connection.run_sync(differences) == []
+
+
+def tables_of(connection: Connection) -> dict[str, list[str]]:
+    """Each table, with its columns and indexes."""
+    seen = inspect(connection)
+    return {
+        table: [
+            *(it["name"] for it in seen.get_columns(table)),
+            *sorted(str(it["name"]) for it in seen.get_indexes(table)),
+        ]
+        for table in seen.get_table_names()
+    }
 
 
 async def test_a_step_that_fails_leaves_the_database_as_it_was(engine: AsyncEngine, tmp_path: Path) -> None:

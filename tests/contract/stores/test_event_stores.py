@@ -33,6 +33,14 @@ class TestSqlEventStore(EventStoreContract):
             yield database.events
 
 
+@pytest.mark.postgresql
+class TestSqlEventStoreOverPostgreSQL(EventStoreContract):
+    @pytest.fixture
+    async def store(self, tmp_path: Path, postgresql_url: str) -> AsyncIterator[EventStore]:
+        async with open_database(tmp_path, DatabaseSettings(url=postgresql_url)) as database:
+            yield database.events
+
+
 class TestSqlEventStoreInTheWaysOfEveryDatabase(EventStoreContract):
     """The statements that PostgreSQL would get, instead of SQLite's short cuts."""
 

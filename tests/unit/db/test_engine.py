@@ -107,7 +107,8 @@ def test_an_sqlite_that_is_too_old_is_refused_with_the_version_that_is_needed(mo
     ("url", "words"),
     [
         ("no url at all", "cannot be read"),
-        ("sqlite:///x.db", "not asynchronous"),
+        ("sqlite:///x.db", "names neither postgresql:// nor sqlite\\+aiosqlite://"),
+        ("mysql://ann:hunter2@host/name?password=hunter2", "driver mysql, which is not installed"),
         ("sqlite+aiosqlite://", "names no file"),
         ("postgresql+psycopg9://ann:hunter2@host/name", "driver postgresql\\+psycopg9, which is not installed"),
         ("nonsense://ann:hunter2@host/name", "driver nonsense, which is not installed"),

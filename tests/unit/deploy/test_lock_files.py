@@ -17,7 +17,9 @@ def pinned(name: str) -> dict[str, str]:
     return dict(PINNED.findall((ROOT / name).read_text("utf-8")))
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock", "requirements-setup.lock"])
+@pytest.mark.parametrize(
+    "name", ["requirements.lock", "requirements-dev.lock", "requirements-postgresql.lock", "requirements-setup.lock"]
+)
 def test_a_lock_file_names_exact_versions_with_hashes_and_no_host(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     assert "://" not in text
@@ -32,6 +34,8 @@ def test_a_lock_file_names_exact_versions_with_hashes_and_no_host(name: str) -> 
 
 def test_what_is_developed_with_contains_what_is_run() -> None:
     assert pinned("requirements.lock").items() <= pinned("requirements-dev.lock").items()
+    assert pinned("requirements-postgresql.lock").items() <= pinned("requirements-dev.lock").items()
+    assert "asyncpg" in pinned("requirements-postgresql.lock")
 
 
 def test_every_declared_dependency_is_locked() -> None:

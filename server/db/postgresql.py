@@ -1,0 +1,106 @@
+"""PostgreSQL's own ways: how it is reached, its fast append, and which servers will do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import URL, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from server.db.errors import DatabaseError
+from server.db.event_rows import EventRow
+
+OLDEST_VERSION: Final = 14
+DRIVER: Final = "postgresql+asyncpg"
+SPELLINGS: Final = frozenset({"postgres", "postgresql", DRIVER})
+"""Names of PostgreSQL in URLs; they mean the same here."""
+
+MAX_ROWS: Final = 1000
+"""Rows of one statement."""
+
+CONNECT_SECONDS: Final = 10
+WRITE_SECONDS: Final = 30
+LOCK_SECONDS: Final = 10
+_ANSWER_SECONDS: Final = 5
+"""So much later than the server's own limit a statement is given up here: it may be the server that stands still."""
+
+_APPEND: Final = """
+    WITH current AS MATERIALIZED (
+        SELECT conversation_id, epoch FROM owners
+        WHERE conversation_id = ANY($1::text[]) ORDER BY conversation_id COLLATE "C" FOR SHARE
+    )
+    INSERT INTO events (conversation_id, id, kind, source, cause, timestamp, size, blob, payload)
+    SELECT new.log, new.id, new.kind, new.source, new.cause, new.timestamp, new.size, new.blob, new.payload
+    FROM unnest(
+        $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[],
+        $10::bytea[], $11::bigint[]
+    ) AS new (log, id, kind, source, cause, timestamp, size, blob, payload, epoch)
+    WHERE NOT EXISTS (SELECT 1 FROM current WHERE current.conversation_id = new.log AND current.epoch > new.epoch)
+    RETURNING conversation_id
+"""
+_SERVER: Final = """
+    SELECT current_setting('server_version_num')::int / 10000, current_setting('server_version'),
+    current_setting('server_encoding')
+"""
+_UPGRADE_LOCK: Final = "SELECT pg_advisory_xact_lock(7018413351422861)"
+"""One of all servers that start over the same database brings it up to date; the number is Drydock's, by chance."""
+
+
+def connecting(url: URL, *, answer_seconds: float) -> tuple[URL, dict[str, Any]]:
+    """The URL without its options, and what the driver is given, these among it, as libpq knows them (``sslmode``).
+
+    A statement that takes longer than `answer_seconds` is ended by the server. Options of the URL come before ours.
+    """
+    options = {name: value for name, value in url.query.items() if name != "connect_timeout"}
+    ours = {
+        "application_name": "drydock",
+        "statement_timeout": str(round(answer_seconds * 1000)),
+        "lock_timeout": str(LOCK_SECONDS * 1000),
+        "idle_in_transaction_session_timeout": str(round(answer_seconds * 1000)),
+    }
+    arguments = {
+        "dsn": url.set(drivername="postgresql", query=options).render_as_string(hide_password=False),
+        "timeout": float(str(url.query.get("connect_timeout", CONNECT_SECONDS))),
+        "command_timeout": answer_seconds + _ANSWER_SECONDS,
+        "server_settings": {name: value for name, value in ours.items() if name not in options},
+    }
+    return url.set(drivername=DRIVER, query={}), arguments
+
+
+async def check_server(connection: AsyncConnection) -> None:
+    """See that the server is new enough and keeps any text; `DatabaseError` where not."""
+    major, version, encoding = (await connection.execute(text(_SERVER))).one()
+    if major < OLDEST_VERSION:
+        raise DatabaseError(
+            f"PostgreSQL is version {version}, {OLDEST_VERSION} or newer is needed: upgrade that server"
+        )
+    if encoding != "UTF8":
+        raise DatabaseError(
+            f"the database keeps text as {encoding}, which has not every character: make one with CREATE DATABASE"
+            " name ENCODING 'UTF8' TEMPLATE template0"
+        )
+
+
+async def wait_for_upgrade(connection: AsyncConnection) -> None:
+    """Let other servers finish with the schema first; the lock is held to the end of the transaction, without limit."""
+    await connection.execute(text("SET LOCAL lock_timeout = 0"))
+    await connection.execute(text("SET LOCAL statement_timeout = 0"))
+    await connection.execute(text(_UPGRADE_LOCK))
+
+
+async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
+    """Append `rows` (at most `MAX_ROWS`) durably in one statement; see `event_rows.insert_events`.
+
+    One statement is one turn to the server instead of four. It holds the owners' rows until it is committed, so that
+    nobody becomes the owner meanwhile, and takes them in the order of their names, as everybody does.
+    """
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    logs = {row[0] for row in rows}
+    try:
+        stored = await driver.fetch(_APPEND, list(logs), *map(list, zip(*rows, strict=True)))
+    except Exception:
+        if driver.is_closed():
+            await connection.invalidate()
+        raise
+    return set() if len(stored) == len(rows) else logs - {row[0] for row in stored}
