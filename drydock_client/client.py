@@ -69,6 +69,10 @@ class DrydockClient:
         self.webhooks = WebhooksApi(http)
         self.programs = ProgramsApi(http)
 
+    @property
+    def base_url(self) -> str:
+        return self._http.base_url
+
     async def __aenter__(self) -> Self:
         self._http.open()
         return self

@@ -62,7 +62,9 @@ class Http:
         """Make the pool; before, and after `close`, requests are refused."""
         import httpx  # late, because it takes longer than all the rest of the package
 
-        self._pool = httpx.AsyncClient(headers=self.headers, timeout=self.timeout)
+        # To load the certificates of all authorities takes longer than most calls; without TLS nobody asks for them.
+        verify = self.base_url.startswith("https:")
+        self._pool = httpx.AsyncClient(headers=self.headers, timeout=self.timeout, verify=verify)
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None

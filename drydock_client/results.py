@@ -23,7 +23,8 @@ class Conversation(Tolerant):
     """The facts of a conversation. `id` is `conversation_id`; `waiting` None: it waits for no turn.
 
     `status` is ``STARTING``, ``RUNNING`` or ``STOPPED`` (``ERROR``, ``ARCHIVED`` are the protocol's others): whether it
-    is loaded, not what its agent does.
+    is loaded; `agent_state` is what its agent was last seen doing (an `AgentState`, None before its first start).
+    `accumulated_cost` is in US dollars.
     """
 
     id: str = Field(alias="conversation_id")
@@ -41,6 +42,8 @@ class Conversation(Tolerant):
     num_connections: int = 0
     url: str | None = None
     pr_number: tuple[int, ...] = ()
+    agent_state: str | None = None
+    accumulated_cost: float = 0.0
 
     @property
     def why_it_waits(self) -> str:

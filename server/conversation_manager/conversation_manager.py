@@ -241,6 +241,8 @@ def conversation_info(record: ConversationRecord, live: LiveConversation) -> dic
         "pr_number": list(record.pr_number),
         "conversation_version": CONVERSATION_VERSION,
         "sub_conversation_ids": [],
+        "agent_state": record.agent_state,
+        "accumulated_cost": record.accumulated_cost,
     }
 
 

@@ -6,11 +6,25 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent_core.errors import DrydockError
-from drydock_client import ClientError, DrydockClient, KeyRefusedError, NotDrydockError, UnreachableError
+from drydock_client import (
+    BusyError,
+    ClientError,
+    DrydockClient,
+    KeyRefusedError,
+    LimitError,
+    NotDrydockError,
+    UnreachableError,
+)
 
 DEFAULT_URL = "http://127.0.0.1:3000"
 URL_VARIABLE = "DRYDOCK_URL"
 KEY_VARIABLES = ("DRYDOCK_API_KEY", "DRYDOCK_TOKEN", "SESSION_API_KEY")
+
+
+class NoServerError(DrydockError):
+    """No server could be asked: there is none, it is another one, it does not answer, or takes another token."""
+
+    exit_status = 3
 
 
 def client_of(
@@ -27,6 +41,13 @@ def client_of(
         return DrydockClient(address, _key(key_file, environment), timeout=timeout)
     except ValueError as error:
         raise DrydockError(f"--url: {error}") from error
+
+
+def error_of(error: ClientError) -> DrydockError:
+    """The same as an error for a user, with `words_of` it; `NoServerError` where the server could not be asked."""
+    is_away = isinstance(error, UnreachableError | NotDrydockError | LimitError | BusyError)
+    is_strange = isinstance(error, KeyRefusedError) and bool(error.fix)
+    return (NoServerError if is_away or is_strange else DrydockError)(words_of(error))
 
 
 def words_of(error: ClientError) -> str:

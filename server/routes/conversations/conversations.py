@@ -103,6 +103,8 @@ class ConversationInfo(BaseModel):
     pr_number: list[int]
     conversation_version: Literal["V0"]
     sub_conversation_ids: list[str]
+    agent_state: str | None = Field(description="What its agent was last seen doing; null before its first start.")
+    accumulated_cost: float = Field(ge=0, description="What its models have cost, in US dollars.")
 
 
 class ConversationList(BaseModel):

@@ -60,6 +60,8 @@ info = {
     "pr_number": [int],
     "conversation_version": "V0",
     "sub_conversation_ids": [str],
+    "agent_state": maybe_text,
+    "accumulated_cost": float,
 }
 infos = {"results": [info], "next_page_id": maybe_text}
 event = AtLeast({"id": int, "source": Or("agent", "user", "environment"), "message": str, "timestamp": time})

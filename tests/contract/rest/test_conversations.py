@@ -41,6 +41,7 @@ async def test_a_new_conversation_is_answered_as_the_protocol_says_and_is_comple
     assert info.pop("status") in {"STARTING", "RUNNING"}
     assert info.pop("runtime_status").startswith("STATUS$")
     assert info.pop("waiting") is None
+    assert info.pop("agent_state") in {None, "loading", "awaiting_user_input"}
     assert info == {
         "conversation_id": conversation_id,
         "title": f"Conversation {conversation_id[:5]}",
@@ -55,6 +56,7 @@ async def test_a_new_conversation_is_answered_as_the_protocol_says_and_is_comple
         "pr_number": [],
         "conversation_version": "V0",
         "sub_conversation_ids": [],
+        "accumulated_cost": 0.0,
     }
 
 

@@ -27,8 +27,7 @@ def test_options_without_a_command_are_those_of_serve(
     with pytest.raises(SystemExit):
         main(["--prot", "1"])
     assert "unrecognized arguments: --prot 1" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([])
+    assert main([]) == 2
     assert "`drydock serve` runs the server" in capsys.readouterr().err
 
 
@@ -41,7 +40,7 @@ def test_a_bad_setting_is_one_line_and_status_2(
     assert printed.err == "drydock: DRYDOCK_PROT is no setting; did you mean DRYDOCK_PORT?\n"
 
 
-@pytest.mark.parametrize("arguments", [[], ["unknown"], ["serve", "--sandbox", "paper"], ["serve", "--port", "x"]])
+@pytest.mark.parametrize("arguments", [["unknown"], ["serve", "--sandbox", "paper"], ["serve", "--port", "x"]])
 def test_a_wrong_command_line_says_how_to_use_it(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

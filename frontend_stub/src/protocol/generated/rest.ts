@@ -216,6 +216,8 @@ export interface ConversationConfig {
 
 /** What is known of a conversation, the same in lists and alone. */
 export interface ConversationInfo {
+  readonly accumulated_cost: number;
+  readonly agent_state: string | null;
   readonly conversation_id: string;
   readonly conversation_version: "V0";
   readonly created_at: string;

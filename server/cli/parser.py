@@ -1,0 +1,245 @@
+"""The words of the command line: what each command takes, and the help that it gives."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+FIRST_STEPS: Final = """\
+usage: drydock COMMAND ...
+
+What one wants to do first:
+
+  drydock doctor                 say what works here, and what to do about the rest
+  drydock serve                  `drydock serve` runs the server: open the address that it prints
+  drydock conversations list     see what agents do and did on a running server
+  drydock export ID FILE         keep a whole conversation, or take it elsewhere
+  drydock --help                 see every command; `drydock COMMAND --help` has examples
+
+"""
+
+_MCP = """
+Talk the Model Context Protocol over standard input and output: a client starts this, and has tools to start, continue,
+read, wait for, stop and list conversations of a running server (`drydock serve`). docs/doors.md says how to set it up.
+"""
+_IMPORT = """
+Make a conversation of an exported one in a running server, and print its id: of a whole one with its workspace (as
+`drydock export ID FILE` writes it), or of a recorded one (a trajectory, as `drydock export ID` and first-generation
+servers write them). It is shown as it was, and can go on from there; with --replay what the user and the agent did in a
+recorded one is done again instead.
+"""
+_PLUGINS = """
+Install, list, update, switch and remove the plugins of a user of a running server: skills, hooks, MCP servers and
+sub-agents from git addresses, each at the commit that was fetched.
+"""
+_EXPORT = """
+Write a conversation of a running server into a file. With FILE it is the whole conversation: its log, those of its
+sub-agents, and its workspace. Otherwise it is a trajectory, as first-generation servers export it.
+"""
+_ROTATE = """
+Make a new key, and encrypt every secret that is stored with it in place of the old key. End the server first; a command
+that is broken off has changed nothing, or is finished by the next start.
+"""
+_BACKUP = """
+Write everything that a server keeps (conversations with their logs, settings, secrets, plugins, notes) into one file,
+as it is at one moment; the server may run meanwhile. Run it as the server's user, with the server's settings.
+"""
+_CONVERSATIONS = """
+Look at the conversations of a running server, talk to them, take them out and in. Where an ID is asked for, its
+beginning will do, as long as no other conversation begins so.
+"""
+_CONVERSATION_EXAMPLES = """
+examples:
+  drydock conversations list --state waiting        those that wait for somebody
+  drydock conversations tail -f 3f2a                what the agent does, as it does it
+  drydock conversations send 3f2a "Use tabs."       say something; - reads it from standard input
+  drydock conversations export 3f2a -o kept.tar --workspace
+  drydock conversations list -q --state stopped | xargs drydock conversations delete --yes
+
+exit status: 0 done, 1 some could not be deleted or stopped, 2 not possible as it was asked for, 3 no server was reached
+"""
+_RESTORE = """
+Make a data folder of a backup, which is checked first. Without --take-over the restored server is one of its own,
+beside which the first one may go on.
+"""
+_ACP = """
+Talk the Agent Client Protocol over standard input and output: an editor starts this. Behind it are conversations of a
+running server (`drydock serve`). docs/doors.md says how to set it up.
+"""
+
+
+def _add_recordings(importing: argparse.ArgumentParser, exporting: argparse.ArgumentParser) -> None:
+    _add_import(importing)
+    exporting.add_argument("conversation", help="id of the conversation")
+    exporting.add_argument("file", nargs="?", type=Path, help="write all of it here, with its workspace; - for output")
+    exporting.add_argument(
+        "-o", "--output", type=Path, default=Path("-"), help="write a trajectory here (default: standard output)"
+    )
+    for command in (importing, exporting):
+        _add_server(command)
+
+
+def _add_import(importing: argparse.ArgumentParser) -> None:
+    importing.add_argument("file", type=Path, help="the file; - for standard input")
+    importing.add_argument("--title", help="title of the conversation (default: from its first message)")
+    importing.add_argument("--replay", action="store_true", help="do again what was recorded")
+
+
+def _add_plugins(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True)
+    listing = actions.add_parser("list", help="say which are installed, from where, and at which commit")
+    installing = actions.add_parser("install", help="fetch one by git and install it as it is now")
+    installing.add_argument("source", help="the https address of a git repository")
+    installing.add_argument("--path", help="the plugin's folder in the repository (default: the whole of it)")
+    updating = actions.add_parser("update", help="fetch one anew, and say from which commit to which")
+    for one in (installing, updating):
+        one.add_argument("--ref", help="a branch, a tag or a commit (default: the repository's choice; as before)")
+    named = [actions.add_parser(name, help=f"{name} one") for name in ("enable", "disable", "remove")]
+    for one in (updating, *named):
+        one.add_argument("name", help="the plugin's name")
+    for one in (listing, installing, updating, *named):
+        _add_server(one)
+
+
+STATES: Final = ("running", "waiting", "finished", "failed", "stopped")
+"""What `conversations list --state` tells apart."""
+
+
+def _add_conversations(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    made: dict[str, argparse.ArgumentParser] = {}
+    for name, text in (
+        ("list", "list them, newest first"),
+        ("show", "show one, with what was said and done in it"),
+        ("tail", "show the end of one, and what comes"),
+        ("send", "say something to the agent of one"),
+        ("stop", "end the work and the sandbox of some; their logs and files stay"),
+        ("export", "write one into a file: what was said and done, or everything"),
+        ("import", "make one of an exported one"),
+        ("delete", "delete some, with their files"),
+    ):
+        made[name] = actions.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+    for name in ("show", "tail", "send", "export"):
+        made[name].add_argument("conversation", metavar="ID", help="the conversation, or the beginning of its id")
+    for name in ("stop", "delete"):
+        made[name].add_argument("conversation", metavar="ID", nargs="+", help="the conversations")
+    listing = made["list"]
+    listing.add_argument("search", nargs="?", metavar="TEXT", help="only those with this in title, repository or id")
+    listing.add_argument("--state", choices=STATES, help="only those whose agent works, waits for somebody, …")
+    listing.add_argument("--limit", type=_count, default=20, metavar="N", help="at most so many (default: 20)")
+    listing.add_argument("-q", "--quiet", action="store_true", help="print ids only")
+    for name in ("list", "show", "tail"):
+        made[name].add_argument("--json", action="store_true", help="one JSON object a line")
+    for name in ("show", "tail"):
+        made[name].add_argument("--full", action="store_true", help="results whole (default: the ends of long ones)")
+    made["show"].add_argument("-n", "--lines", type=_count, metavar="N", help="the last N events (default: all)")
+    made["tail"].add_argument(
+        "-n", "--lines", type=_count, default=20, metavar="N", help="begin with the last N events (default: 20)"
+    )
+    made["tail"].add_argument("--since", type=int, metavar="EVENT", help="begin behind the event of this id instead")
+    made["tail"].add_argument("-f", "--follow", action="store_true", help="go on with what comes, until Ctrl-C")
+    made["send"].add_argument("text", help="what to say; - reads it from standard input")
+    made["export"].add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write it here (default: standard output)"
+    )
+    made["export"].add_argument(
+        "--workspace",
+        action="store_true",
+        help="everything, with the files of its workspace (default: the log as JSON)",
+    )
+    _add_import(made["import"])
+    made["delete"].add_argument("-y", "--yes", action="store_true", help="do not ask (needed without a terminal)")
+    for one in made.values():
+        _add_server(one)
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError("at least 1")
+    return value
+
+
+def _add_server(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--url", help="the server (default: DRYDOCK_URL, or else http://127.0.0.1:3000)")
+    command.add_argument(
+        "--key-file", type=Path, help="file with the server's access token (default: the value of DRYDOCK_API_KEY)"
+    )
+
+
+def _add_data(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--data-dir", type=Path, help="folder of everything that is kept (default: ./data)")
+    command.add_argument("--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all")
+
+
+def _add_backup(making: argparse.ArgumentParser, restoring: argparse.ArgumentParser) -> None:
+    making.add_argument("file", type=Path, help="the backup to be made; - for standard output")
+    making.add_argument("--force", action="store_true", dest="replace", help="replace the file if it exists")
+    making.add_argument(
+        "--without-key", action="store_false", dest="with_key", help="leave out the key to the stored secrets"
+    )
+    making.add_argument(
+        "--workspaces",
+        action="store_true",
+        dest="with_workspaces",
+        help="the files in the sandboxes, too, each as it is when it is read",
+    )
+    making.add_argument(
+        "--keep",
+        type=int,
+        metavar="N",
+        help="name a folder as file: it gets one named by the time, and the newest N of this server's stay in it",
+    )
+    making.add_argument("--quiet", action="store_true", help="say only what went wrong")
+    restoring.add_argument("file", type=Path, help="the backup; - for standard input")
+    restoring.add_argument(
+        "--force", action="store_true", dest="replace", help="move what is in the data folder into a folder in it"
+    )
+    restoring.add_argument(
+        "--take-over",
+        action="store_true",
+        help="be the server that the backup is of, which runs no more: find its sandboxes, go on with its work",
+    )
+    for command in (making, restoring):
+        _add_data(command)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of ``drydock``."""
+    parser = argparse.ArgumentParser(prog="drydock", description="A self-hosted agent server.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, text in (("serve", "run the server"), ("doctor", "say what works here, and what to do about the rest")):
+        command = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+        _add_data(command)
+        command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+        command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 3000)")
+        command.add_argument(
+            "--sandbox",
+            choices=["auto", "docker", "local", "unconfined"],
+            help="where commands run (default: auto: Docker where an engine answers, else local)",
+        )
+        command.add_argument("--page", type=Path, help="folder of a built page to serve in place of our own")
+    _add_data(commands.add_parser("rotate-key", help="encrypt all secrets with a new key", description=_ROTATE))
+    _add_backup(
+        commands.add_parser("backup", help="write everything that a server keeps into a file", description=_BACKUP),
+        commands.add_parser("restore", help="make a data folder of a backup", description=_RESTORE),
+    )
+    _add_server(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
+    _add_server(commands.add_parser("mcp", help="give an MCP client tools for conversations", description=_MCP))
+    _add_recordings(
+        commands.add_parser("import", help="make a conversation of a recorded one", description=_IMPORT),
+        commands.add_parser("export", help="write a conversation into a file", description=_EXPORT),
+    )
+    _add_conversations(
+        commands.add_parser(
+            "conversations",
+            help="list, show, follow, talk to and delete conversations",
+            description=_CONVERSATIONS,
+            epilog=_CONVERSATION_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
+    _add_plugins(commands.add_parser("plugins", help="install, list, update and remove plugins", description=_PLUGINS))
+    commands.add_parser("version", help="print the version")
+    return parser
