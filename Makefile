@@ -16,6 +16,9 @@ sandbox-image: ## Build the default sandbox image, drydock/sandbox:base
 browser-image: ## Build the sandbox image with a browser, drydock/sandbox:browser
 	@scripts/sandbox-image browser
 
+wheel: ## Build the wheel, which `pip install` or `uvx` turns into a working `drydock serve` (OUT=dist)
+	@scripts/wheel $(OUT)
+
 check: ## Check style and types and run the unit tests, without Docker and browser
 	@scripts/check
 
@@ -59,8 +62,8 @@ lock: ## Lock the dependencies of pyproject.toml again (UPGRADE=1 for newer vers
 	@scripts/lock $(if $(UPGRADE),--upgrade)
 
 clean: ## Remove everything that was made here, except data
-	rm -rf .venv build drydock.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis test-results
+	rm -rf .venv build dist drydock.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis test-results
 	rm -rf frontend_stub/node_modules frontend_stub/dist tests/mcp_servers/node_modules
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help run setup sandbox-image browser-image check test lint types format page-types chaos storage bench soak lock clean
+.PHONY: help run setup sandbox-image browser-image wheel check test lint types format page-types chaos storage bench soak lock clean

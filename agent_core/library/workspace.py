@@ -161,9 +161,7 @@ class DockerWorkspace(SandboxWorkspace):
 
     @property
     def missing_parts(self) -> dict[str, str]:
-        fix = (
-            f"the image {self.image} has none; make one that has (make browser-image), and give image={BROWSER_IMAGE!r}"
-        )
+        fix = f"{self.image} has none; make an image that has (drydock image browser), and give image={BROWSER_IMAGE!r}"
         return {BROWSER: fix} if self.image == DEFAULT_IMAGE else {}
 
     async def open(self, conversation_id: str, instance_id: str, data_dir: str) -> OpenWorkspace:

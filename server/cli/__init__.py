@@ -104,6 +104,12 @@ def _with_command(arguments: Sequence[str]) -> list[str]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.command == "docs":
+        shown: int = import_module("server.cli.docs").docs(sys.stdout, page=options.page)
+        return shown
+    if options.command == "image":
+        built: int = import_module("server.cli.image").image(sys.stdout, kind=options.kind, force=options.force)
+        return built
     if options.command in _DOORS:
         with quick_imports():
             door: Callable[..., int] = getattr(import_module(_DOORS[options.command]), options.command)

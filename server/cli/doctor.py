@@ -367,7 +367,8 @@ def _page(settings: Settings) -> DoctorFinding:
         return DoctorFinding("page", ok=True, text=f"built, in {folder}")
     if settings.page is not None:
         return DoctorFinding("page", ok=False, text=f"no index.html in {folder}: name a folder with a built page")
-    return DoctorFinding("page", ok=False, text=f"not built in {folder}: run `make setup`", needed=False)
+    text = f"not built in {folder}: run `make setup` in the checkout, or install what `make wheel` makes there"
+    return DoctorFinding("page", ok=False, text=text, needed=False)
 
 
 def _model(settings: Settings) -> DoctorFinding:

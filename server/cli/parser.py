@@ -63,6 +63,14 @@ _RESTORE = """
 Make a data folder of a backup, which is checked first. Without --take-over the restored server is one of its own,
 beside which the first one may go on.
 """
+_IMAGE = """
+Build a sandbox image in the Docker engine, unless it is there and up to date: `base` is the default one, `browser` the
+same with a browser. Sandboxes made from now on are made from it.
+"""
+_DOCS = """
+Print a page of the documentation, or the list of them: the pages that messages and help point to, such as
+docs/configuration.md.
+"""
 _ACP = """
 Talk the Agent Client Protocol over standard input and output: an editor starts this. Behind it are conversations of a
 running server (`drydock serve`). docs/doors.md says how to set it up.
@@ -170,7 +178,7 @@ def _add_server(command: argparse.ArgumentParser) -> None:
 
 def _add_data(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data-dir", type=Path, help="folder of everything that is kept (default: ./data)")
-    command.add_argument("--config", type=Path, help="TOML file with settings; docs/configuration.md lists them all")
+    command.add_argument("--config", type=Path, help="TOML file with settings; `drydock docs configuration` lists them")
 
 
 def _add_backup(making: argparse.ArgumentParser, restoring: argparse.ArgumentParser) -> None:
@@ -241,5 +249,10 @@ def parser() -> argparse.ArgumentParser:
         )
     )
     _add_plugins(commands.add_parser("plugins", help="install, list, update and remove plugins", description=_PLUGINS))
+    image = commands.add_parser("image", help="build the image that sandboxes are made from", description=_IMAGE)
+    image.add_argument("kind", nargs="?", choices=["base", "browser"], default="base", help="(default: base)")
+    image.add_argument("--force", action="store_true", help="build it anew also where it is up to date")
+    docs = commands.add_parser("docs", help="print a page of the documentation", description=_DOCS)
+    docs.add_argument("page", nargs="?", help="such as configuration, or docs/configuration.md")
     commands.add_parser("version", help="print the version")
     return parser

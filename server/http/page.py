@@ -55,8 +55,8 @@ _TYPES: Final = {
 
 _NOT_BUILT = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Drydock</title>
 <h1>The server runs, but its page is not built.</h1>
-<p>Run <code>make setup</code> in the checkout and reload, or name the folder of a built page with
-<code>DRYDOCK_PAGE</code>. The API is at work already.</p></html>"""
+<p>Run <code>make setup</code> in the checkout and reload, install the wheel that <code>make wheel</code> makes there,
+or name the folder of a built page with <code>DRYDOCK_PAGE</code>. The API is at work already.</p></html>"""
 
 
 def page_folder(settings: Settings) -> Path:

@@ -146,7 +146,9 @@ def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str
 
 def _meant(name: str, known: Iterable[str]) -> str:
     found = nearest(name, known)
-    return f"did you mean {found}?" if found else "docs/configuration.md lists all settings"
+    return (
+        f"did you mean {found}?" if found else "docs/configuration.md lists all settings (drydock docs configuration)"
+    )
 
 
 def _describe(error: ValidationError, places: Mapping[tuple[str, ...], _Source]) -> str:

@@ -18,7 +18,6 @@ OWN_IMAGES = "drydock/sandbox"
 
 PULL_SECONDS = 600.0
 """Bounds getting an image, on top of the limit of a start."""
-_BUILD_FIX = "Build it with: make sandbox-image"
 _CHECK_SECONDS = 10.0
 _INSTALL_PYTHON = (
     "(apt-get update && apt-get install -y --no-install-recommends python3 bash)"
@@ -70,7 +69,7 @@ async def check_image(engine: DockerEngine, image: str) -> Availability:
     except EngineRefusedError as error:
         return Availability(False, str(error))
     if is_own(image):
-        return Availability(False, f"the image {image} has not been built", _BUILD_FIX)
+        return Availability(False, f"the image {image} has not been built", _fix(image))
     try:
         await engine.call(
             "find the image in its registry", lambda client: client.inspect_distribution(image), limit=_CHECK_SECONDS
@@ -116,4 +115,7 @@ def _pull(client: Any, image: str, abandoned: threading.Event) -> None:
 
 
 def _fix(image: str) -> str:
-    return _BUILD_FIX if is_own(image) else f"Get it with: docker pull {shlex.quote(image)}"
+    if is_own(image):
+        browser = " browser" if image == BROWSER_IMAGE else ""
+        return f"Build it with: drydock image{browser} (in a checkout: make {browser.strip() or 'sandbox'}-image)"
+    return f"Get it with: docker pull {shlex.quote(image)}"

@@ -23,7 +23,7 @@ _BOOT = (
 
 _QUEUE_LIMIT = 64
 _FIX = (
-    "Use a sandbox with one: the image drydock/sandbox:browser (make browser-image, then"
+    "Use a sandbox with one: the image drydock/sandbox:browser (drydock image browser, then"
     " DRYDOCK_SANDBOX_IMAGE=drydock/sandbox:browser); for local sandboxes install Chromium on the host"
     " (apt-get install chromium) and Playwright in the server's environment (pip install 'playwright>=1.65')."
 )

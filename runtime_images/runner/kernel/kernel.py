@@ -34,7 +34,7 @@ _PREPARE = (
     ".prepare({directory!r}, {variables!r})"
 )
 _FIX = (
-    "Use a sandbox with one: the image drydock/sandbox:base (make sandbox-image), or install it in an image of your"
+    "Use a sandbox with one: the image drydock/sandbox:base (drydock image), or install it in an image of your"
     " own (python3 -m pip install ipykernel); for local sandboxes install it in the server's environment"
     " (pip install ipykernel)."
 )

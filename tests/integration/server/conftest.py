@@ -75,15 +75,7 @@ class ServerProcess:
         began = time.perf_counter()
         offset = self.log.stat().st_size if self.log.exists() else 0
         arguments = ["serve", "--port", "0", "--data-dir", str(self.data_dir), *self.options]
-        environment = {**clean_environment(), **self.environment}
-        if self.plainly:
-            command = [sys.executable, "-m", "server", *arguments]
-            with self.log.open("ab") as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    *command, cwd=ROOT, env=environment, stdout=log, stderr=log, preexec_fn=_hear_of_terminals
-                )
-        else:
-            self._process = fork_server(arguments, environment, self.log)
+        self._process = await self._begun(arguments, {**clean_environment(), **self.environment})
         async with asyncio.timeout(START_SECONDS):
             while (match := ADDRESS.search(self.printed(offset))) is None:
                 if self._process.returncode is not None:
@@ -95,6 +87,17 @@ class ServerProcess:
             # Once: later it may be taking up what it was at.
             self._held = self._held or await self._holdings(client)
         self.start_seconds = time.perf_counter() - began
+
+    async def _begun(
+        self, arguments: list[str], environment: dict[str, str]
+    ) -> asyncio.subprocess.Process | ForkedProcess:
+        if not self.plainly:
+            return fork_server(arguments, environment, self.log)
+        command = [sys.executable, "-m", "server", *arguments]
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *command, cwd=ROOT, env=environment, stdout=log, stderr=log, preexec_fn=_hear_of_terminals
+            )
 
     @property
     def pid(self) -> int:

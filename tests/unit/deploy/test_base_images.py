@@ -44,12 +44,13 @@ class Host:
     def __init__(self, folder: Path) -> None:
         self.checkout = folder / "checkout"
         self.state = folder / "state"
-        self.lock = self.checkout / "base-images.lock"
+        self.lock = self.checkout / "runtime_images" / "base-images.lock"
         self.first_pulls = self.checkout / "build" / "base-images.lock"
         (self.state / "here").mkdir(parents=True)
         (self.checkout / "scripts").mkdir(parents=True)
         shutil.copy(ROOT / "scripts" / "base-image", self.checkout / "scripts")
-        shutil.copy(ROOT / "base-images.lock", self.lock)
+        self.lock.parent.mkdir()
+        shutil.copy(ROOT / "runtime_images" / "base-images.lock", self.lock)
         self._program(self.checkout / "scripts" / "stand-in-image", STAND_IN)
         self._program(folder / "programs" / "docker", DOCKER)
         self._path = f"{folder / 'programs'}:{os.environ['PATH']}"
@@ -167,5 +168,5 @@ def test_every_base_image_can_be_named_by_digest() -> None:
 
 
 def test_what_is_recorded_in_the_repository_are_digests() -> None:
-    for line in (ROOT / "base-images.lock").read_text().splitlines():
+    for line in (ROOT / "runtime_images" / "base-images.lock").read_text().splitlines():
         assert line.startswith("#") or re.fullmatch(r"\S+:\S+ sha256:[0-9a-f]{64}", line), line
