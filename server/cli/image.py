@@ -16,7 +16,6 @@ from agent_core.runtime.docker.images import OWN_IMAGES
 BUILD_SECONDS: Final = 1800.0
 _CONNECT_SECONDS: Final = 15.0
 _FOLDER: Final = Path(__file__).parents[2] / "runtime_images"
-_LOCK: Final = _FOLDER / "base-images.lock"
 _BASE: Final = "debian:bookworm-slim"
 _CONTENT_LABEL: Final = "dev.drydock.content"
 _CONTENT: Final = {
@@ -95,7 +94,7 @@ def _build(client: Any, kind: str, anew: bool, abandoned: threading.Event) -> in
 
 def _base_argument() -> dict[str, str]:
     """The base by its digest, where one is recorded."""
-    for line in _LOCK.read_text("utf-8").splitlines():
+    for line in (_FOLDER / "base-images.lock").read_text("utf-8").splitlines():
         tag, _, digest = line.partition(" ")
         if tag == _BASE:
             return {"DEBIAN_IMAGE": f"{_BASE.split(':')[0]}@{digest.strip()}"}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from agent_core.version import VERSION
 from server.cli import main
 from server.cli.doctor import doctor
 from server.settings.settings import Settings
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,6 +32,23 @@ def test_options_without_a_command_are_those_of_serve(
     assert "unrecognized arguments: --prot 1" in capsys.readouterr().err
     assert main([]) == 2
     assert "`drydock serve` runs the server" in capsys.readouterr().err
+
+
+def test_every_page_that_the_product_points_to_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    pointer = re.compile(r"\b(?:docs/\w+|runtime_images/README)\.md\b")
+    sources = (path for folder in ("agent_core", "drydock_client", "server") for path in (ROOT / folder).rglob("*.py"))
+    named = {found for path in sources for found in pointer.findall(path.read_text("utf-8"))}
+    assert {"docs/configuration.md", "docs/doors.md", "runtime_images/README.md"} <= named
+    assert main(["docs"]) == 0
+    listed = capsys.readouterr().out
+    for page in named:
+        assert page in listed
+        assert main(["docs", page]) == 0
+        assert capsys.readouterr().out == (ROOT / page).read_text("utf-8")
+    assert main(["docs", "doors"]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs/doors.md").read_text("utf-8")
+    assert main(["docs", "nothing"]) == 2
+    assert "`drydock docs` lists them" in capsys.readouterr().err
 
 
 def test_a_bad_setting_is_one_line_and_status_2(
