@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.integration.server.conftest import ROOT, ServerProcess, create, following
+from tests.integration.server.conftest import ServerProcess, create, following
+from tests.integration.server.forks import ROOT
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -173,7 +174,8 @@ class InstalledServer(ServerProcess):
     async def _begun(self, arguments: list[str], environment: dict[str, str]) -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *(self.installed.venv / "bin" / "drydock", "serve", "--port", "0", *self.options),
+                self.installed.venv / "bin" / "drydock",
+                *("serve", "--port", "0", *self.options),
                 cwd=self.data_dir.parent,
                 env=self.installed.environment(self.home) | HURRIED,
                 stdout=log,
