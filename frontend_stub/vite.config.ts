@@ -28,6 +28,8 @@ export default defineConfig({
       "/socket.io": proxyToServer({ ws: true }),
     },
   },
+  // Addresses in the page begin with "./", which the server turns into the path below which it is found.
+  base: "./",
   build: {
     target: "es2022",
     // Inlined assets would be data: URLs; the page's policy allows them for images only.

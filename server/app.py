@@ -40,6 +40,7 @@ from server.doors.webhooks.sender import Sender
 from server.errors import install_error_replies
 from server.git_providers.accounts import GitAccess
 from server.git_providers.request_tools import RequestMaker
+from server.http.base_path import BasePath
 from server.http.gate import Gate
 from server.http.page import page_of
 from server.http.sign_in import SignIn
@@ -103,14 +104,16 @@ class Application:
         if own is None or not own.required:
             check_bind(settings, self.token)
         page = page_of(settings)
-        sessions = PageSessions(self.token) if self.token is not None and page.is_foreign and own is None else None
+        sessions: PageSessions | None = None
+        if self.token is not None and page.is_foreign and own is None:
+            sessions = PageSessions(self.token, path=settings.base_path or "/")
         self._authenticator = own or OneTokenAuthenticator(self.token, sessions=sessions)
         self._keeper = Doorkeeper(self._authenticator)
         self._page_scripts = page.scripts
         shown: ASGIApp = page
         if sessions is not None:
             shown = SignIn(page, keeper=self._keeper, sessions=sessions)
-        self.api = _make_api(shown, self._lifespan)
+        self.api = _make_api(shown, self._lifespan, settings.base_path)
         provider: SandboxProvider | None = make_part(settings, "sandbox_provider_class", settings)
         self._choose = choose or (lambda: _choose(settings, provider))
         self._handler: ASGIApp = _not_started
@@ -167,7 +170,7 @@ class Application:
                 shortage=self.services.sandboxes.memory.problem,
                 scripts=self._page_scripts,
             )
-            self._handler = Preview(
+            preview = Preview(
                 _for_other_origins(gate, self.settings.allowed_origins),
                 links=self.services.previews,
                 manager=self.services.manager,
@@ -175,6 +178,10 @@ class Application:
                 origins=origins,
                 keeper=self._keeper,
             )
+            self._handler = preview
+            if base := self.settings.base_path:
+                addresses = self.services.previews.addresses
+                self._handler = BasePath(preview, base, elsewhere=lambda host: addresses.parse(host) is not None)
             stack.callback(setattr, self, "_handler", _not_started)
             yield
 
@@ -260,7 +267,7 @@ class Application:
         metrics.gauge("drydock_last_backup_timestamp_seconds", "When the last backup was made; 0: never", backup)
         announcements.add(gateway)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
-        previews = PreviewLinks(addresses, Passes(database.secrets, self.token))
+        previews = PreviewLinks(addresses, Passes(database.secrets, self.token), settings.base_path)
         offer = provider_offer(requests, authenticator)
         door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
         destinations = Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
@@ -303,13 +310,13 @@ def create_app(
     return Application(settings, choose=choose, log_masker=log_masker)
 
 
-def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object]) -> FastAPI:
+def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: str) -> FastAPI:
     api = FastAPI(
         lifespan=lifespan,  # type: ignore[arg-type]
         docs_url=None,
         redoc_url=None,
     )
-    api.openapi = cache(partial(openapi_document, api))  # type: ignore[method-assign] # as FastAPI says to do it
+    api.openapi = cache(partial(openapi_document, api, base_path))  # type: ignore[method-assign] # as FastAPI says to do it
     api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
     install_error_replies(api)
     for module in (

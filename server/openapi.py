@@ -26,7 +26,7 @@ _HEAD: Final = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}
 summary{{cursor:pointer}}code{{font-size:.95em}}h2{{margin-top:2rem}}td,th{{text-align:left;vertical-align:top;
 padding:.1rem .8rem .1rem 0}}</style></head><body><h1>{title}</h1>
-<p>The whole document, with the schemas of all bodies: <a href="/openapi.json">/openapi.json</a>.</p>
+<p>The whole document, with the schemas of all bodies: <a href="openapi.json">openapi.json</a>.</p>
 """
 _REF: Final = "#/components/schemas/"
 _JSON: Final = "application/json"
@@ -64,8 +64,8 @@ _TAGS: Final = {
 """The group of a route, by the longest of these that its path begins with."""
 
 
-def openapi_document(api: FastAPI) -> dict[str, Any]:
-    """The document of all routes of `api`."""
+def openapi_document(api: FastAPI, base_path: str = "") -> dict[str, Any]:
+    """The document of all routes of `api`, which clients find below `base_path`."""
     document = get_openapi(
         title="Drydock",
         version=VERSION,
@@ -73,6 +73,7 @@ def openapi_document(api: FastAPI) -> dict[str, Any]:
         description=_DESCRIPTION,
         routes=api.routes,
         license_info={"name": "MIT", "identifier": "MIT"},
+        servers=[{"url": base_path}] if base_path else None,
         separate_input_output_schemas=api.separate_input_output_schemas,
     )
     schemas = document.setdefault("components", {}).setdefault("schemas", {})

@@ -1,5 +1,5 @@
 import { useEffect } from "react";
-import { Route, Switch } from "wouter";
+import { Route, Router, Switch } from "wouter";
 import { loadServerFacts, ServicesContext } from "./app/services";
 import type { Services } from "./app/services";
 import { followViewport } from "./app/viewport";
@@ -9,11 +9,16 @@ import { HomePage } from "./pages/HomePage";
 import { LoginPage } from "./pages/LoginPage";
 import { NotFoundPage } from "./pages/NotFoundPage";
 import { SettingsPage } from "./pages/SettingsPage";
+import { BASE_PATH } from "./net/base-path";
 import { useReadable } from "./state/store";
 
 export function App({ services }: { readonly services: Services }) {
   const loginNeeded = useReadable(services.keeper.loginNeeded);
-  return <ServicesContext.Provider value={services}>{loginNeeded ? <LoginPage /> : <Pages services={services} />}</ServicesContext.Provider>;
+  return (
+    <ServicesContext.Provider value={services}>
+      <Router base={BASE_PATH}>{loginNeeded ? <LoginPage /> : <Pages services={services} />}</Router>
+    </ServicesContext.Provider>
+  );
 }
 
 function Pages({ services }: { readonly services: Services }) {

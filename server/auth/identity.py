@@ -84,10 +84,14 @@ class OneTokenAuthenticator:
 
 
 class PageSessions:
-    """Cookies of browsers that have shown the access `token` once; nothing is kept, and with another token all end."""
+    """Cookies of browsers that have shown the access `token` once; nothing is kept, and with another token all end.
 
-    def __init__(self, token: str, *, now: Callable[[], float] = time.time) -> None:
+    They are for what is below `path`.
+    """
+
+    def __init__(self, token: str, *, path: str = "/", now: Callable[[], float] = time.time) -> None:
         self._key = token.encode()
+        self._path = path
         self._now = now
         self._name = COOKIE_PREFIX + self._seal("name")[:12]
 
@@ -124,7 +128,7 @@ class PageSessions:
 
     def _cookie(self, value: str, seconds: int, *, is_safe: bool) -> str:
         secure = "; Secure" if is_safe else ""
-        return f"{self._name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}"
+        return f"{self._name}={value}; Path={self._path}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}"
 
 
 def resolve_token(settings: Settings) -> str | None:

@@ -105,9 +105,9 @@ def without_ticket(path: str, query: str) -> str:
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
 
-def path_url(scheme: str, host: str, pass_: str) -> str:
-    """The address of a preview under a path."""
-    return f"{scheme}://{host}{PATH_PREFIX}{quote(pass_, safe='')}/"
+def path_url(server: str, pass_: str) -> str:
+    """The address of a preview under a path of the server at this address."""
+    return f"{server}{PATH_PREFIX}{quote(pass_, safe='')}/"
 
 
 def _name_and_port(host: str) -> tuple[str, str]:

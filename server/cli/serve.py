@@ -198,7 +198,7 @@ def _give_up_on_the_dead(listener: socket.socket) -> None:
 def _address(settings: Settings, listener: socket.socket) -> str:
     port = listener.getsockname()[1]
     host = "127.0.0.1" if settings.listens_on_all else settings.host
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.base_path}"
 
 
 def _fragment(token: str | None) -> str:

@@ -219,8 +219,8 @@ class ConversationManager(ABC):
         """Seconds since anything last happened in any conversation of this process."""
 
 
-def conversation_info(record: ConversationRecord, live: LiveConversation) -> dict[str, Any]:
-    """ConversationInfo, complete, for single answers and lists alike."""
+def conversation_info(record: ConversationRecord, live: LiveConversation, base_path: str) -> dict[str, Any]:
+    """ConversationInfo, complete, for single answers and lists alike; below `base_path` its client finds the server."""
     has_session = live.status is not ConversationStatus.STOPPED
     return {
         "conversation_id": record.id,
@@ -235,7 +235,7 @@ def conversation_info(record: ConversationRecord, live: LiveConversation) -> dic
         "git_provider": record.git_provider,
         "trigger": record.trigger,
         "num_connections": live.num_connections,
-        "url": f"/api/conversations/{record.id}" if has_session else None,
+        "url": f"{base_path}/api/conversations/{record.id}" if has_session else None,
         "session_api_key": None,
         "created_at": wire_time(record.created_at),
         "pr_number": list(record.pr_number),

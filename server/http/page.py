@@ -75,7 +75,7 @@ def page_of(settings: Settings) -> Page:
             f"page: {folder.absolute()} {what}; name the folder that a client was built into, or leave it out"
         )
     is_own = folder.resolve() in (CHECKOUT_PAGE.resolve(), PACKAGED_PAGE.resolve())
-    return Page(folder, policy=None if is_own else FOREIGN_POLICY)
+    return Page(folder, base_path=settings.base_path) if is_own else Page(folder, policy=FOREIGN_POLICY)
 
 
 class _File(NamedTuple):
@@ -87,11 +87,13 @@ class _File(NamedTuple):
 class Page:
     """ASGI application for every path that no route took.
 
-    `policy` is its Content-Security-Policy, None the server's strict one; `is_foreign` another client's page.
+    `policy` is its Content-Security-Policy, None the server's strict one; `is_foreign` another client's page. Our own
+    page is told the `base_path` below which its browser finds the server: addresses in its HTML begin with ``./``.
     """
 
-    def __init__(self, folder: Path, *, policy: str | None = None) -> None:
+    def __init__(self, folder: Path, *, base_path: str = "", policy: str | None = None) -> None:
         self._folder = folder
+        self._base_path = base_path
         self._policy = policy
         self._scripts: str | None = None
         self.is_foreign = policy is not None
@@ -134,7 +136,12 @@ class Page:
         if file is None:
             path = "/index.html"
             file = await anyio.to_thread.run_sync(self._find, path, headers)
-        return HTMLResponse(_NOT_BUILT, 503) if file is None else _reply(file, path, headers)
+        if file is None:
+            return HTMLResponse(_NOT_BUILT, 503)
+        if path != "/index.html" or self.is_foreign:
+            return _reply(file, path, headers)
+        html = await anyio.to_thread.run_sync(Path(file.path).read_bytes)
+        return _reply(file, path, headers, html.replace(b'="./', f'="{self._base_path}/'.encode("ascii")))
 
     def _find(self, path: str, headers: Headers) -> _File | None:
         """The file of this path, compressed if there is such a one beside it and the client takes it."""
@@ -186,12 +193,13 @@ def _accepts(header: str, encoding: str) -> bool:
     return False
 
 
-def _reply(file: _File, path: str, headers: Headers) -> Response:
+def _reply(file: _File, path: str, headers: Headers, content: bytes | None = None) -> Response:
+    """The file, or `content` that was made of it."""
     facts = file.facts
     # With the inode and the time of its change: builds of different content may have the same size and date. Hashed,
     # since strangers get it.
     known_by = f"{facts.st_ino}-{facts.st_size}-{facts.st_mtime_ns}-{facts.st_ctime_ns}"
-    tag = f'"{hashlib.blake2b(known_by.encode(), digest_size=12).hexdigest()}"'
+    tag = f'"{hashlib.blake2b(known_by.encode() + (content or b""), digest_size=12).hexdigest()}"'
     sent = {
         "etag": tag,
         "cache-control": FOREVER if path.startswith("/assets/") else ASK_AGAIN,
@@ -204,4 +212,6 @@ def _reply(file: _File, path: str, headers: Headers) -> Response:
         return Response(status_code=304, headers=sent)
     suffix = os.path.splitext(path)[1].lower()
     kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
+    if content is not None:
+        return Response(content, headers=sent, media_type=kind)
     return FileResponse(file.path, headers=sent, media_type=kind, stat_result=facts)

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import PageSessions
+from server.http.base_path import base_path_of
 
 SIGN_IN: Final = "/sign-in"
 SIGN_OUT: Final = "/sign-out"
@@ -53,8 +54,9 @@ class SignIn:
 
     async def _answer(self, request: Request) -> Response | None:
         path, is_read = request.url.path, request.method in {"GET", "HEAD"}
+        base = base_path_of(request.scope)
         if path == SIGN_OUT and is_read and request.headers.get("sec-fetch-site") not in {"cross-site", "same-site"}:
-            answer = _form("/", status=200)
+            answer = _form("/", base, status=200)
             answer.headers["set-cookie"] = self._sessions.end(is_safe=request.url.scheme == "https")
             return answer
         if path == SIGN_IN and request.method == "POST":
@@ -63,9 +65,9 @@ class SignIn:
             judged = self._keeper.by_headers(request.headers, address_of(request.scope), "a page")
             if isinstance(judged, NotLetIn):
                 query = f"?{request.url.query}" if request.url.query else ""
-                return _refused("/" if path in {SIGN_IN, SIGN_OUT} else f"{path}{query}", judged)
+                return _refused("/" if path in {SIGN_IN, SIGN_OUT} else f"{path}{query}", base, judged)
             if path == SIGN_IN:
-                return RedirectResponse("/", 303)
+                return RedirectResponse(f"{base}/", 303)
         return None
 
     async def _signed_in(self, request: Request) -> Response:
@@ -76,12 +78,13 @@ class SignIn:
                 return JSONResponse({"detail": f"The form is larger than {MAX_FORM_BYTES} bytes."}, 413)
         fields = parse_qs(body.decode("utf-8", "replace"))
         token, then = fields.get("token", [""])[0].strip(), _own_address(fields.get("then", ["/"])[0])
+        base = base_path_of(request.scope)
         if not token:
-            return _form(then, wrong="Enter the access token.")
+            return _form(then, base, wrong="Enter the access token.")
         judged = self._keeper.by_token(token, address_of(request.scope), "the sign-in")
         if isinstance(judged, NotLetIn):
-            return _refused(then, judged)
-        answer = RedirectResponse(then, 303)
+            return _refused(then, base, judged)
+        answer = RedirectResponse(f"{base}{then}", 303)
         answer.headers["set-cookie"] = self._sessions.begin(is_safe=request.url.scheme == "https")
         return answer
 
@@ -98,21 +101,21 @@ def _own_address(address: str) -> str:
     return address if is_own else "/"
 
 
-def _refused(then: str, judged: NotLetIn) -> Response:
-    answer = _form(then, wrong=judged.text if judged.was_shown else "", status=judged.status)
+def _refused(then: str, base: str, judged: NotLetIn) -> Response:
+    answer = _form(then, base, wrong=judged.text if judged.was_shown else "", status=judged.status)
     if judged.retry_after is not None:
         answer.headers["retry-after"] = str(judged.retry_after)
     return answer
 
 
-def _form(then: str, *, wrong: str = "", status: int = 401) -> Response:
+def _form(then: str, base: str, *, wrong: str = "", status: int = 401) -> Response:
     alert = f'<p role="alert">{escape(wrong)}</p>' if wrong else ""
     return HTMLResponse(
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Sign in to Drydock</title><style>{_STYLE}</style><h1>Sign in to Drydock</h1>{alert}"
         "<p>The server printed its access token in the address it showed when it started; it is also in the file "
         "<code>token</code> of its data folder, or what you have set as <code>DRYDOCK_TOKEN</code>.</p>"
-        f'<form method="post" action="{SIGN_IN}"><input type="hidden" name="then" value="{escape(then)}">'
+        f'<form method="post" action="{base}{SIGN_IN}"><input type="hidden" name="then" value="{escape(then)}">'
         '<input type="password" name="token" aria-label="Access token" placeholder="Access token" autofocus required '
         'autocomplete="current-password"><button>Sign in</button></form>'
         f"<script>{_SCRIPT}</script></html>",

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from server.db.errors import InvalidPageError
 from server.db.page_ids import page_id as make_page_id
 from server.db.page_ids import position
+from server.http.base_path import base_path_of
 from server.routes.replies import plain_error
 
 _MAX_PATH: Final = 4096
@@ -99,7 +100,7 @@ class Paging:
         page, next_page_id = self.cut(items, place, *kinds, goes_on=goes_on)
         if next_page_id is not None:
             url = self._request.url.include_query_params(page_id=next_page_id)
-            self._response.headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
+            self._response.headers["link"] = f'<{base_path_of(self._request.scope)}{url.path}?{url.query}>; rel="next"'
         return page
 
 

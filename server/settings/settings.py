@@ -41,6 +41,7 @@ from server.settings.plugin_source import PinnedPlugins
 from server.settings.registered_names import AgentName, AnalyzerName, ByAgents, ListenerNames, ModuleNames
 from server.settings.text_fields import (
     AccessToken,
+    BasePathField,
     BaseUrl,
     DomainName,
     EnvironmentVariables,
@@ -107,6 +108,11 @@ class Settings(BaseModel):
     port: int = Field(3000, ge=0, le=65535, description="Port to listen on; 0 takes a free one and prints it.")
     data_dir: FolderPath = Field(
         Path("data"), description="Folder of the database, the keys and whatever else is kept."
+    )
+    base_path: BasePathField = Field(
+        "",
+        description="Path below which clients find the server, such as `/drydock`, where a proxy has others beside it. "
+        "The proxy may pass paths on with it, or take it off.",
     )
     page: OptionalFolder = Field(
         None,

@@ -143,6 +143,26 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_split_words)]
 FromTable = BeforeValidator(lambda value: from_json(value) or {})
 
 
+_BASE_PATH: Final = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+", re.ASCII)
+_OWN_PATHS: Final = frozenset(
+    {"alive", "api", "assets", "conversations", "docs", "feedback", "health", "integration", "mcp", "metrics", "oauth"}
+    | {"openapi.json", "preview", "ready", "server_info", "settings", "sign-in", "sign-out", "socket.io", "v1"}
+)
+"""First parts of the server's own paths: what begins with one would not say whether a base path stands before it."""
+
+
+def _base_path(value: str) -> str:
+    path = value.strip().rstrip("/")
+    if path and _BASE_PATH.fullmatch(path) is None:
+        raise ValueError("write it as /drydock or /tools/drydock: letters, digits and . _ ~ - between slashes")
+    if (first := path.split("/")[1] if path else "") in _OWN_PATHS:
+        raise ValueError(f"/{first} is a path of the server itself; choose another one, such as /drydock")
+    return path
+
+
+BasePathField = Annotated[str, AfterValidator(_base_path)]
+
+
 def none_if_blank(value: object) -> object:
     """An empty environment variable says nothing; a validator."""
     return None if isinstance(value, str) and not value.strip() else value

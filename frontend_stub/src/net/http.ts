@@ -1,4 +1,5 @@
 /** One way to call the API: the token goes along, and every failure becomes an ApiError with a message for people. */
+import { BASE_PATH } from "./base-path";
 import { objectField, stringField } from "../protocol/fields";
 import type { Fields } from "../protocol/events";
 import type { TokenKeeper } from "./token";
@@ -105,7 +106,10 @@ class Answers {
   }
 }
 
-export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = (url, init) => window.fetch(url, init)): Request {
+/** Fetches from an address of the server, which is found below the base path. */
+export const fetchFromServer: Fetcher = (path, init) => window.fetch(BASE_PATH + path, init);
+
+export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = fetchFromServer): Request {
   const answers = new Answers();
   return async (method, path, body, token = keeper.token ?? undefined, key) => {
     const headers: Record<string, string> = { Accept: "application/json" };

@@ -1,6 +1,7 @@
 /** The live line of one conversation over Socket.IO. */
 import { io } from "socket.io-client";
 import type { Socket } from "socket.io-client";
+import { BASE_PATH } from "./base-path";
 import { parseAnswer } from "../protocol/client-actions";
 import type { ClientAction, SendAnswer } from "../protocol/client-actions";
 
@@ -54,7 +55,7 @@ export const openLine: OpenLine = (options, events) => {
     session_api_key: options.sessionApiKey ?? "null",
   });
   const socket: Socket = io(options.origin, {
-    path: "/socket.io/",
+    path: `${BASE_PATH}/socket.io/`,
     transports: ["websocket"],
     // Each conversation has its own connection, since the query belongs to the handshake.
     forceNew: true,

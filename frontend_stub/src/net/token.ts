@@ -1,9 +1,11 @@
 /** The one access token of a server in one-token mode: where it is kept, and whether one is asked for. */
 import { Cell } from "../state/store";
+import { BASE_PATH } from "./base-path";
 import { deviceShelf, tabShelf } from "./storage";
 import type { Shelf } from "./storage";
 
-const STORAGE_KEY = "drydock.token";
+/** Each server has its own: several may stand below one origin. */
+const STORAGE_KEY = `${BASE_PATH}drydock.token`;
 
 /** Whether a header can carry it; a browser refuses to send any other text. */
 export function isToken(text: string): boolean {

@@ -1,7 +1,7 @@
 /** The files and repositories of a conversation's workspace. */
 import type { Fields } from "../protocol/events";
 import { booleanField, numberField, objectField, objectListField, stringField, stringListField } from "../protocol/fields";
-import { ApiError } from "./http";
+import { ApiError, fetchFromServer } from "./http";
 import type { Fetcher, Request } from "./http";
 import type { TokenKeeper } from "./token";
 
@@ -114,7 +114,7 @@ export class WorkspaceApi {
   readonly #keeper: TokenKeeper;
   readonly #fetch: Fetcher;
 
-  constructor(request: Request, keeper: TokenKeeper, fetcher: Fetcher = (url, init) => window.fetch(url, init)) {
+  constructor(request: Request, keeper: TokenKeeper, fetcher: Fetcher = fetchFromServer) {
     this.#request = request;
     this.#keeper = keeper;
     this.#fetch = fetcher;

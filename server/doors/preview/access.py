@@ -123,6 +123,7 @@ class PreviewLinks:
 
     addresses: PreviewAddresses
     passes: Passes
+    base_path: str = ""
 
     def link(
         self, scheme: str, host: str, conversation_id: str, port: int, user_id: str, *, lasting: bool = False
@@ -134,5 +135,5 @@ class PreviewLinks:
         seconds = PASS_SECONDS if is_path else TICKET_SECONDS
         sealed = self.passes.lasting(kind, grant) if lasting else self.passes.make(kind, grant, seconds=seconds)
         if is_path:
-            return path_url(scheme, host, sealed)
+            return path_url(f"{scheme}://{host}{self.base_path}", sealed)
         return ticket_url(self.addresses.origin(scheme, host, conversation_id, port), sealed)

@@ -28,6 +28,7 @@ from server.doors.preview.http_proxy import (
 )
 from server.doors.preview.websocket_proxy import WebSocketProxy
 from server.errors import broke_off
+from server.http.base_path import base_path_of
 
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">
 <title>{title}</title><body style="font: 16px/1.5 system-ui; margin: 15vh auto; max-width: 34em; padding: 0 1em">
@@ -168,7 +169,7 @@ class Preview:
     async def _under_path(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         sealed, _, rest = raw.decode("latin-1")[len(PATH_PREFIX) :].partition("/")
-        prefix = f"{PATH_PREFIX}{sealed}"
+        prefix = f"{base_path_of(scope)}{PATH_PREFIX}{sealed}"
         origin = f"{_scheme(scope)}://{headers.get('host', '').lower()}"
         place = PreviewPlace(0, origin, prefix)
         try:

@@ -142,7 +142,10 @@ async def list_conversations(
 ) -> dict[str, Any]:
     """A page of conversations, newest first."""
     page = await conversation_page(services, identity, limit, page_id, selected_repository, conversation_trigger)
-    results = [conversation_info(record, services.manager.live(record.id)) for record in page.results]
+    results = [
+        conversation_info(record, services.manager.live(record.id), services.settings.base_path)
+        for record in page.results
+    ]
     return {"results": results, "next_page_id": page.next_page_id}
 
 
@@ -175,7 +178,9 @@ async def get_conversation(
 ) -> dict[str, Any] | None:
     """One conversation; null when there is none of this id."""
     record = await find_conversation(services, identity, conversation_id)
-    return None if record is None else conversation_info(record, services.manager.live(record.id))
+    if record is None:
+        return None
+    return conversation_info(record, services.manager.live(record.id), services.settings.base_path)
 
 
 @router.patch("/{conversation_id}", responses=errors(403, 404))

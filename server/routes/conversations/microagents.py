@@ -180,7 +180,9 @@ async def list_microagent_conversations(
     accounts = services.git.accounts(await services.database.settings.get(identity.user_id))
     are_open = await asyncio.gather(*(_is_open(accounts, record) for record in page.results))
     shown = [record for record, is_open in zip(page.results, are_open, strict=True) if is_open]
-    results = [conversation_info(record, services.manager.live(record.id)) for record in shown]
+    results = [
+        conversation_info(record, services.manager.live(record.id), services.settings.base_path) for record in shown
+    ]
     return {"results": results, "next_page_id": page.next_page_id}
 
 

@@ -17,6 +17,7 @@ from agent_core.mcp.oauth import SignInError, client_document
 from server.db.repositories.mcp_sign_ins import TooManySignInsError
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, services_of
 from server.errors import ConversationNotFoundError
+from server.http.base_path import base_path_of
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
 from server.session.agents.mcp_sign_ins import CALLBACK, CLIENT_DOCUMENT, SignInUnknownError
@@ -98,7 +99,7 @@ async def begin_mcp_sign_in(
         begun.cookie_name,
         begun.cookie,
         max_age=int(SIGN_IN_SECONDS),
-        path=CALLBACK,
+        path=base_path_of(request.scope) + CALLBACK,
         secure=base.startswith("https://"),
         httponly=True,
         samesite="lax",
@@ -128,7 +129,7 @@ def public_address(request: Request) -> str:
     origin = urlsplit(request.headers.get("origin", ""))
     if origin.scheme == "https" and origin.netloc.lower().removesuffix(":443") == host.lower().removesuffix(":443"):
         scheme = "https"
-    return f"{scheme}://{host}"
+    return f"{scheme}://{host}{base_path_of(request.scope)}"
 
 
 async def _come_back(request: Request) -> Response:
@@ -136,14 +137,14 @@ async def _come_back(request: Request) -> Response:
     services = services_of(request)
     headers = {name.lower(): value for name, value in request.headers.items()}
     identity = services.authenticator.identify(headers) if services.authenticator.required else None
-    answer = dict(request.query_params)
+    answer, own = dict(request.query_params), base_path_of(request.scope)
     ending = await services.mcp_sign_ins.finish(
         answer, cookies=request.cookies, user_id=identity.user_id if identity is not None else None
     )
     if ending is None:
         text = "This sign-in was not begun in this browser, was gone on with already, or is over. Begin it again."
-        return _page(text, "/settings", status=400)
-    to = f"/conversations/{ending.conversation_id}" if ending.conversation_id else "/settings"
+        return _page(text, f"{own}/settings", status=400)
+    to = f"{own}/conversations/{ending.conversation_id}" if ending.conversation_id else f"{own}/settings"
     if ending.problem:
         return _page(ending.problem, to, status=409)
     return RedirectResponse(to, 303, headers={"cache-control": "no-store", "referrer-policy": "no-referrer"})

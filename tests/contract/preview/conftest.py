@@ -23,6 +23,7 @@ from server.auth.secrets import SecretBox
 from server.doors.preview.access import COOKIE_NAMES, Passes, PreviewLinks
 from server.doors.preview.http_proxy import PreviewLimits
 from server.doors.preview.preview import Preview
+from server.http.base_path import BasePath
 from server.settings.settings import Settings
 from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached, ports_and_programs
 from tests.listening import Handler, listening
@@ -152,11 +153,17 @@ def limits() -> PreviewLimits:
 
 
 @pytest.fixture
-async def site(runner: Runner, limits: PreviewLimits) -> AsyncIterator[Site]:
+def base_path() -> str:
+    """Below which the server is found."""
+    return ""
+
+
+@pytest.fixture
+async def site(runner: Runner, limits: PreviewLimits, base_path: str) -> AsyncIterator[Site]:
     channel = await attached(runner.socket)
-    links = PreviewLinks(PreviewAddresses("localhost"), Passes(SecretBox(bytes(32)), TOKEN))
+    links = PreviewLinks(PreviewAddresses("localhost"), Passes(SecretBox(bytes(32)), TOKEN), base_path)
     sandboxes = Sandboxes(ports_and_programs(channel))
-    app = Preview(
+    preview = Preview(
         drydock,
         links=links,
         manager=sandboxes,
@@ -164,6 +171,7 @@ async def site(runner: Runner, limits: PreviewLimits) -> AsyncIterator[Site]:
         origins=OriginPolicy.from_settings(Settings(allowed_hosts=("drydock.example.com",))),
         limits=limits,
     )
+    app = BasePath(preview, base_path, elsewhere=lambda host: links.addresses.parse(host) is not None)
     options: dict[str, Any] = {"http": "httptools", "ws_per_message_deflate": False, "server_header": False}
     try:
         async with (

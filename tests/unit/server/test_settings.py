@@ -53,6 +53,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "port": (4001, 4002),
     "data_dir": ("a", "b"),
     "page": ("a", "b"),
+    "base_path": ("/drydock", "/tools/drydock"),
     "token": ("first-token-of-this-server", "second-token-of-this-server"),
     "preview_domain": ("a.example", "none"),
     "allowed_hosts": (["a.example"], ["b.example", "c.example"]),

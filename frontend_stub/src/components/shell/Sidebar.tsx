@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { useServices } from "../../app/services";
+import { BASE_PATH } from "../../net/base-path";
 import { errorText } from "../../net/http";
 import type { ConversationInfo } from "../../protocol/rest";
 import { useReadable } from "../../state/store";
@@ -30,7 +31,7 @@ export function Sidebar({ onLeave }: SidebarProps) {
     services.conversations.remove(info.conversation_id).then(
       () => {
         services.toasts.done("Conversation deleted");
-        if (window.location.pathname === `/conversations/${info.conversation_id}`) navigate("/");
+        if (window.location.pathname === `${BASE_PATH}/conversations/${info.conversation_id}`) navigate("/");
       },
       (error: unknown) => {
         services.toasts.error(`“${isolated(info.title)}” could not be deleted. ${errorText(error)}`);
