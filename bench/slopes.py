@@ -25,29 +25,54 @@ class Slope:
         return self.per_hour > bound and self.per_hour - self.margin > 0
 
 
-def slope(samples: Sequence[tuple[float, float]], *, block_seconds: float) -> Slope:
+def slope(
+    samples: Sequence[tuple[float, float]], *, block_seconds: float, beside: Sequence[Sequence[float]] = ()
+) -> Slope:
     """The line of least squares through the means of blocks of so many seconds; of each sample its time and value.
 
     Samples that follow each other closely resemble each other: taken one by one they would seem to make the line far
-    surer than it is. The means of blocks that are longer than what makes them alike do not.
+    surer than it is. The means of blocks that are longer than what makes them alike do not. `beside` has what else the
+    value follows, each with a number for every sample: what these explain of it, in a straight line, does not count.
 
     Raises:
-        ValueError: there are fewer than three blocks, which show no trend.
+        ValueError: there are too few blocks, which show no trend.
     """
-    blocks: dict[int, list[tuple[float, float]]] = {}
-    for at, value in samples:
-        blocks.setdefault(int((at - samples[0][0]) / block_seconds), []).append((at, value))
-    times = [statistics.fmean(at for at, _ in block) for block in blocks.values()]
-    values = [statistics.fmean(value for _, value in block) for block in blocks.values()]
-    freedom = len(blocks) - 2
+    starts = [int((at - samples[0][0]) / block_seconds) for at, _ in samples]
+    times = _means(starts, [at for at, _ in samples])
+    values = _means(starts, [value for _, value in samples])
+    freedom = len(times) - 2 - len(beside)
     if freedom < 1:
-        raise ValueError(f"{len(samples)} samples are {len(blocks)} blocks of {block_seconds:g} s; three are needed")
-    line = statistics.linear_regression(times, values)
-    rest = sum((value - line.intercept - line.slope * at) ** 2 for at, value in zip(times, values, strict=True))
-    middle = statistics.fmean(times)
-    spread = sum((at - middle) ** 2 for at in times)
-    margin = _student(freedom) * sqrt(rest / freedom / spread)
-    return Slope(line.slope * HOUR, margin * HOUR, statistics.fmean(values))
+        needed = 3 + len(beside)
+        raise ValueError(f"{len(samples)} samples are {len(times)} blocks of {block_seconds:g} s; {needed} are needed")
+    # Of all, what is left when the straight lines through what they follow are taken away (Frisch, Waugh and Lovell).
+    explained: list[list[float]] = []
+    for one in beside:
+        explained.append(_without(explained, _means(starts, one)))
+    moments, rests = _without(explained, times), _without(explained, values)
+    spread = sum(moment**2 for moment in moments)
+    steepness = sum(moment * rest for moment, rest in zip(moments, rests, strict=True)) / spread
+    left = sum((rest - steepness * moment) ** 2 for moment, rest in zip(moments, rests, strict=True))
+    margin = _student(freedom) * sqrt(left / freedom / spread)
+    return Slope(steepness * HOUR, margin * HOUR, statistics.fmean(values))
+
+
+def _means(blocks: Sequence[int], values: Sequence[float]) -> list[float]:
+    """The mean of each block's values, in the order of the blocks."""
+    found: dict[int, list[float]] = {}
+    for block, value in zip(blocks, values, strict=True):
+        found.setdefault(block, []).append(value)
+    return [statistics.fmean(some) for some in found.values()]
+
+
+def _without(explained: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    """What is left of the values without their mean and without what follows these, of which none follows another."""
+    mean = statistics.fmean(values)
+    left = [value - mean for value in values]
+    for one in explained:
+        if (length := sum(number**2 for number in one)) > 0:
+            share = sum(number * rest for number, rest in zip(one, left, strict=True)) / length
+            left = [rest - share * number for number, rest in zip(one, left, strict=True)]
+    return left
 
 
 def _student(freedom: int) -> float:

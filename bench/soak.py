@@ -46,6 +46,9 @@ BOUNDS: Final = {
     "wal_mb": 16.0,
 }
 """What may be added in an hour. The descriptors are those that are no kept connections to the model server."""
+OF_THE_LOAD: Final = frozenset({"drydock_tasks", "other_descriptors", "drydock_sessions"})
+FOLLOWED: Final = ("drydock_loaded_conversations", "drydock_connections")
+"""What these follow: a machine that others use, too, takes longer for each task, and so has more of them at once."""
 SPARE_CONNECTIONS: Final = 8
 """What may be kept to the model server beyond one for each agent at work."""
 
@@ -423,8 +426,14 @@ async def soak(stage: Stage, plan: Plan) -> Outcome:
         users = Soak(server, plan, stage.say)
         await users.run()
     counted = [one for one in users.looks if one.at > plan.warm_seconds]
+    at_once = [[one.load[name] for one in counted] for name in FOLLOWED]
     slopes = {
-        name: slope([(one.at, one.load[name]) for one in counted], block_seconds=plan.block_seconds) for name in BOUNDS
+        name: slope(
+            [(one.at, one.load[name]) for one in counted],
+            block_seconds=plan.block_seconds,
+            beside=at_once if name in OF_THE_LOAD else (),
+        )
+        for name in BOUNDS
     }
     return Outcome(plan, slopes, users.looks, users.left, dict(users.done), dict(users.failed))
 

@@ -36,5 +36,17 @@ def test_noise_alone_seldom_passes_for_growth() -> None:
 
 
 def test_three_blocks_are_needed() -> None:
-    with pytest.raises(ValueError, match="2 blocks of 60 s; three are needed"):
+    with pytest.raises(ValueError, match="2 blocks of 60 s; 3 are needed"):
         slope(samples(0, noise=0, seconds=120), block_seconds=60)
+
+
+def test_what_follows_the_load_is_no_growth_and_what_grows_beside_it_is() -> None:
+    rng = random.Random(1)
+    load = [100 + at / 60 + rng.gauss(0, 3) for at in range(0, 900, 5)]  # more and more is at work
+    times = range(0, 900, 5)
+    plain = [(float(at), 20 * busy + rng.gauss(0, 5)) for at, busy in zip(times, load, strict=True)]
+    leaks = [(at, value + at / 30) for at, value in plain]
+    assert slope(plain, block_seconds=36).exceeds(60)
+    assert not slope(plain, block_seconds=36, beside=[load]).exceeds(60)
+    assert slope(leaks, block_seconds=36, beside=[load]).exceeds(60)
+    assert not slope(plain, block_seconds=36, beside=[load, [7.0] * len(load)]).exceeds(60)
