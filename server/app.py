@@ -72,11 +72,13 @@ from server.session.agents.agent_sessions import AgentSessions
 from server.session.agents.mcp_sign_ins import McpSignIns
 from server.session.agents.plugins import Plugins
 from server.session.agents.web_search import SearchService
+from server.session.capacity import Capacity
 from server.session.host_watch import HostWatch
 from server.session.listening import Listeners
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
+from server.session.warm_sandboxes import WarmSandboxes
 from server.settings.settings import MEGABYTE, Settings
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
@@ -218,6 +220,7 @@ class Application:
                 metrics=metrics,
             )
         )
+        warm = await stack.enter_async_context(WarmSandboxes(sandboxes, Capacity.of(settings).warm, metrics))
         database.events.hold_back(sandboxes.memory.unreadable)
         announcements = Announcements()
         git = GitAccess(settings.git_hosts)
@@ -255,6 +258,7 @@ class Application:
                     announcements=announcements,
                     listeners=listeners,
                     metrics=metrics,
+                    warm=warm,
                 )
             )
         )
@@ -277,6 +281,7 @@ class Application:
             authenticator=authenticator,
             database=database,
             sandboxes=sandboxes,
+            warm=warm,
             manager=manager,
             previews=previews,
             git=git,

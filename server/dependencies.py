@@ -27,6 +27,7 @@ from server.session.agents.mcp_sign_ins import McpSignIns
 from server.session.agents.plugins import Plugins
 from server.session.agents.web_search import SearchService
 from server.session.sandboxes import Sandboxes
+from server.session.warm_sandboxes import WarmSandboxes
 from server.settings.settings import Settings
 
 
@@ -38,6 +39,7 @@ class Services:
     authenticator: Authenticator
     database: Database
     sandboxes: Sandboxes
+    warm: WarmSandboxes
     manager: ConversationManager
     previews: PreviewLinks
     git: GitAccess

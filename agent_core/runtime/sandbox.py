@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from agent_core.runtime.workspace_archive import WritableFile
 
@@ -211,6 +211,14 @@ class SandboxProvider(Protocol):
 
     async def close(self) -> None:
         """Let go of connections, threads, and what no sandbox of its instances uses; sandboxes stay as they are."""
+
+
+@runtime_checkable
+class HasImages(Protocol):
+    """What a provider has besides whose sandboxes are made from images."""
+
+    async def image_id(self, image: str) -> str:
+        """What the image of this name is at present, "" where it is not here; the name may get another later."""
 
 
 class RunnerReply(NamedTuple):

@@ -244,7 +244,8 @@ def _memory(settings: Settings) -> DoctorFinding:
 def _capacity(settings: Settings) -> DoctorFinding:
     capacity = Capacity.of(settings)
     text = f"{capacity.working} conversations at work at a time, {capacity.per_user} of each user; the rest wait"
-    return DoctorFinding("capacity", ok=True, text=f"{text}. {capacity.sandboxes} sandboxes ({capacity.origin})")
+    sandboxes = f"{capacity.sandboxes} sandboxes, {capacity.warm} of them ready for conversations to come at most"
+    return DoctorFinding("capacity", ok=True, text=f"{text}. {sandboxes} ({capacity.origin})")
 
 
 async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:

@@ -31,6 +31,7 @@ from server.session.listening import Listeners
 from server.session.run_queue import QueuePlace
 from server.session.sandboxes import Sandboxes
 from server.session.titles import Announcements, TitleWriter, default_title
+from server.session.warm_sandboxes import WarmSandboxes
 from server.settings.settings import Settings
 from server.sockets.conversations import JoinedConversation
 from server.wire.envelope import wire_time
@@ -80,6 +81,7 @@ class ManagerParts:
     announcements: Announcements
     listeners: Listeners = field(default_factory=Listeners)
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
+    warm: WarmSandboxes | None = None
 
 
 class ConversationManager(ABC):

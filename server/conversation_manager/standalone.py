@@ -109,6 +109,8 @@ class StandaloneConversationManager(ConversationManager):
             on_turn=self._on_turn,
             metrics=parts.metrics,
         )
+        if parts.warm is not None:
+            parts.warm.serve(self.queue.room, self.unattended)
         self._recovery = Recovery(self._take_up, self.queue, self.guard, concurrency=settings.resume_concurrency)
 
     async def __aenter__(self) -> Self:

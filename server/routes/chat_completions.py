@@ -32,11 +32,12 @@ from server.auth.identity import Identity
 from server.conversation_manager.forks import fork_conversation
 from server.db.repositories.chat_turns import ChatTurn
 from server.db.repositories.conversations import ConversationRecord, id_problem
+from server.db.repositories.idempotency_keys import Attempt
 from server.dependencies import IdentityDependency, Services, ServicesDependency, find_conversation
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NoUserMessageError
 from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, ServerEndingError, TurnRun, paced
 from server.errors import RETRY_SECONDS, ConversationNotFoundError, ReplyError, problem_text, refusal_body, status_of
-from server.routes.conversations.new_conversation import NewConversation, begin_conversation
+from server.routes.conversations.new_conversation import NewConversation, begin_conversation, warm_id
 from server.routes.replies import errors
 from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, make_router, while_connected
 from server.wire.errors import WireError
@@ -350,7 +351,9 @@ async def _place(services: Services, identity: Identity, history: ChatHistory, c
             return _Place(record, goes_on=True, claim=claim)
         return _Place(await _fork(services, record, known), goes_on=True)
     new = NewConversation(conversation_instructions=history.instructions or None)
-    return _Place(await begin_conversation(services, identity, new), goes_on=False)
+    async with warm_id(services, identity, new) as new_id:
+        attempt = Attempt(new_id, is_repeated=False)
+        return _Place(await begin_conversation(services, identity, new, attempt), goes_on=False)
 
 
 async def _went_on(services: Services, known: ChatTurn) -> bool:

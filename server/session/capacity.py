@@ -14,18 +14,23 @@ SANDBOX_MEMORY_MB: Final = 256
 KEPT_MEMORY_MB: Final = 1024
 """What the server and the machine's other programs are left."""
 FEWEST_SANDBOXES: Final = 2
+WARM_PER_CORE: Final = 2
+WARM_SHARE: Final = 8
+"""Of so many sandboxes that may be up one is kept ready, where nobody says how many."""
 
 
 class Capacity(NamedTuple):
     """`working` conversations in all and `per_user` of each user may be at work at a time, and `sandboxes` be up.
 
-    `origin` says for people where the numbers come from.
+    At most `warm` are kept ready for conversations to come, as long as there is room. `origin` says for people where
+    the numbers come from.
     """
 
     working: int
     per_user: int
     sandboxes: int
     origin: str = ""
+    warm: int = 0
 
     @classmethod
     def of(cls, settings: Settings, *, cores: int | None = None, memory_mb: int | None = None) -> Self:
@@ -40,7 +45,10 @@ class Capacity(NamedTuple):
         sandboxes = settings.max_sandboxes or by_memory
         working = settings.max_working_conversations or min(AGENTS_PER_CORE * cores, sandboxes)
         per_user = min(settings.max_concurrent_conversations or working, working)
-        return cls(working, per_user, sandboxes, _origin(settings, cores, memory_mb))
+        warm = settings.warm_sandboxes
+        if warm is None:
+            warm = min(WARM_PER_CORE * cores, sandboxes // WARM_SHARE)
+        return cls(working, per_user, sandboxes, _origin(settings, cores, memory_mb), warm)
 
 
 def _origin(settings: Settings, cores: int, memory_mb: int) -> str:

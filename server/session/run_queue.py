@@ -258,6 +258,10 @@ class RunQueue:
         ticket = self._tickets.get(conversation_id)
         return ticket is not None and (ticket.has_sandbox or ticket in self._queue)
 
+    def room(self) -> int:
+        """How many sandboxes may be up beside those that are; 0 while anybody waits."""
+        return 0 if self._queue or self._is_closed else max(0, self.capacity.sandboxes - self._sandboxes())
+
     def is_waiting(self, ticket: Ticket, *, to_work: bool) -> bool:
         waiting = self._queue.get(ticket)
         return waiting is not None and waiting.to_work is to_work

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
-from agent_core.runtime.sandbox import ExtraDeps, Sandbox, SandboxProvider, SandboxSpec
+from agent_core.runtime.sandbox import ExtraDeps, HasImages, Sandbox, SandboxProvider, SandboxSpec
 from agent_core.troubles import Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
@@ -272,12 +272,25 @@ class Sandboxes:
     def spec(self, record: ConversationRecord) -> SandboxSpec:
         return self._spec(record.id, stored_choice(record))
 
+    def kind(self, chosen: ChosenSandbox, environment: Mapping[str, str]) -> SandboxSpec:
+        """All that decides how the sandbox of a conversation is made that has chosen this, but which one it is."""
+        return replace(self._spec("", chosen), environment=dict(environment))
+
+    async def made_ahead(self, kind: SandboxSpec, conversation_id: str) -> Sandbox:
+        """One of this kind for a conversation to come, the same as `sandbox` gives then; raises as `provider` does."""
+        environment = {**kind.environment, **_port_variables(conversation_id)}
+        return (await self.provider()).create(replace(kind, conversation_id=conversation_id, environment=environment))
+
+    async def image_id(self, spec: SandboxSpec) -> str:
+        """What the name of its image stands for now; "" where sandboxes have none. Raises `SandboxError`."""
+        provider = await self.provider()
+        return await provider.image_id(spec.image) if isinstance(provider, HasImages) else ""
+
     def _spec(self, conversation_id: str, chosen: ChosenSandbox) -> SandboxSpec:
         settings = self._settings
         commands = commands_in(chosen, settings)
-        ports = enumerate(app_ports(conversation_id), start=1)
         return SandboxSpec(
-            environment={f"APP_PORT_{number}": str(port) for number, port in ports},
+            environment=_port_variables(conversation_id),
             conversation_id=conversation_id,
             instance_id=self._instance_id,
             image=image_of(chosen, settings),
@@ -313,6 +326,8 @@ class Sandboxes:
     async def _remove_later(self) -> None:
         while self._unremoved:
             await asyncio.sleep(AGAIN_SECONDS)
+            for known in self._unremoved.keys() & await self._known_ids():  # begun anew meanwhile, under the same id
+                del self._unremoved[known]
             for record in list(self._unremoved.values()):
                 if not await self._settle(record, Trouble.SANDBOX_NOT_REMOVED, lambda sandbox: sandbox.destroy()):
                     break  # the others have the same trouble
@@ -393,3 +408,7 @@ def app_ports(conversation_id: str) -> tuple[int, ...]:
     """
     number = int.from_bytes(hashlib.sha256(conversation_id.encode()).digest()[:8])
     return tuple(ports[number % len(ports)] for ports in APP_PORTS)
+
+
+def _port_variables(conversation_id: str) -> dict[str, str]:
+    return {f"APP_PORT_{number}": str(port) for number, port in enumerate(app_ports(conversation_id), start=1)}

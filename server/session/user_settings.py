@@ -378,6 +378,11 @@ def sandbox_environment(user: StoredSettings | None, server: Settings) -> dict[s
     return {**server.runtime_startup_env_vars, **(own or {})}
 
 
+def plain_environment(user: StoredSettings | None, server: Settings) -> dict[str, str]:
+    """The same as a sandbox is given them."""
+    return {name: value.get_secret_value() for name, value in sandbox_environment(user, server).items()}
+
+
 def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) -> dict[str, Any]:
     """The reply of ``GET /api/settings``: no key, but whether there is each; `own_servers` stand before the user's."""
     data = settings.model_dump(mode="json", exclude={"provider_tokens", "llm_profiles"}) | dict.fromkeys(SECRET_FIELDS)

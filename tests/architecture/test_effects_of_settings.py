@@ -63,6 +63,8 @@ OF_THE_SERVER: dict[str, str] = {
     "requests_per_second": "unit/server/test_gate.py::test_too_many_requests_get_429_with_a_time_to_come_back",
     "max_concurrent_conversations": f"{WAITING}::test_who_waits_is_third_in_line_and_says_so",
     "max_working_conversations": f"{WAITING}::test_users_take_turns_within_the_limit_of_all",
+    "warm_sandboxes": "contract/rest/test_warm_sandboxes.py::"
+    "test_a_conversation_has_the_sandbox_that_was_ready_and_a_server_may_keep_none",
     "max_sandboxes": f"{WAITING}::test_what_rests_makes_room_without_a_word_and_comes_back_with_its_next_message",
     "max_connections": "integration/server/test_many_connections.py::"
     "test_who_comes_beyond_the_limit_is_told_so_and_counted_with_one_line",

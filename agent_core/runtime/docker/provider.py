@@ -73,6 +73,11 @@ class DockerProvider:
     async def check_image(self, image: str) -> Availability:
         return await check_image(self._engine, image)
 
+    async def image_id(self, image: str) -> str:
+        look = "look for the image"
+        found = await self._engine.call_unless(look, lambda client: dict(client.inspect_image(image)), 404)
+        return str(found["Id"]) if found is not None else ""
+
     async def quota(self, instance_id: str) -> Quota:
         return await self._quota.find(instance_id)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -42,7 +43,7 @@ from server.session.sandbox_choice import (
     choose_sandbox,
     refuse_what_lacks,
 )
-from server.session.user_settings import masker_of
+from server.session.user_settings import masker_of, plain_environment
 from server.settings.git_hosts import Provider
 from server.settings.llm_profiles import ProfileName
 from server.settings.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
@@ -53,6 +54,8 @@ from server.wire.trajectory import read_trajectory
 logger = logging.getLogger(__name__)
 router = make_router("/api/conversations")
 
+_REFUSALS: Final = (ReplyError, GitProviderError)
+"""After these nothing of a request is kept."""
 _ERRORS = {**errors(400, 403, 409), **errors(401, model=str | ErrorReply)}
 CHOSEN_ID = r"(?!task-)[A-Za-z0-9_-]{1,100}"
 """Ids that work everywhere; those with the prefix mean something else to the protocol's client."""
@@ -99,6 +102,7 @@ async def create_once(
     key: str | None,
     make: Callable[[Attempt], Awaitable[str]],
     *,
+    new_id: str | None = None,
     user_id: str,
     scope: str,
     request: Any,
@@ -107,8 +111,9 @@ async def create_once(
 ) -> dict[str, Any]:
     """Make a conversation, unless `key` (for this user and `scope`) has made it already.
 
-    `make` gives its id, and goes on with what a broken attempt left. The answer is a `ConversationReply` with this
-    `status` and `facts`. Raises `ReplyError`, also where the key was used for something else than `request`.
+    `make` gives its id, which is `new_id` where nothing has chosen one, and goes on with what a broken attempt left.
+    The answer is a `ConversationReply` with this `status` and `facts`. Raises `ReplyError`, also where the key was used
+    for something else than `request`.
     """
 
     async def answered(attempt: Attempt) -> dict[str, Any]:
@@ -122,8 +127,8 @@ async def create_once(
         user_id=user_id,
         scope=scope,
         request=request,
-        resource=uuid.uuid4().hex,
-        refusals=(ReplyError, GitProviderError),
+        resource=new_id or uuid.uuid4().hex,
+        refusals=_REFUSALS,
     )
 
 
@@ -256,15 +261,31 @@ async def create_conversation(
     async def begin(attempt: Attempt) -> str:
         return (await begin_conversation(services, identity, request, attempt)).id
 
-    return await create_once(
-        services,
-        key,
-        begin,
-        user_id=identity.user_id,
-        scope="create",
-        request=request.model_dump(mode="json", exclude_unset=True),
-        status=ConversationStatus.STARTING,
-    )
+    async with warm_id(services, identity, request) as new_id:
+        return await create_once(
+            services,
+            key,
+            begin,
+            new_id=new_id,
+            user_id=identity.user_id,
+            scope="create",
+            request=request.model_dump(mode="json", exclude_unset=True),
+            status=ConversationStatus.STARTING,
+        )
+
+
+@asynccontextmanager
+async def warm_id(services: Services, identity: Identity, request: NewConversation) -> AsyncIterator[str]:
+    """An id for what is requested: that of a sandbox which is ready for it, where there is one."""
+    try:
+        user = await services.database.settings.get(identity.user_id)
+        chosen = await chosen_sandbox(services, user, request.sandbox or SandboxOptions())
+    except ReplyError:  # it will be refused
+        yield uuid.uuid4().hex
+        return
+    kind = services.sandboxes.kind(chosen, plain_environment(user, services.settings))
+    async with services.warm.id_for(kind, unused_after=_REFUSALS) as new_id:
+        yield new_id
 
 
 async def begin_conversation(
@@ -454,9 +475,12 @@ async def _store(
         selected_branch=request.selected_branch,
         git_provider=provider,
         llm_model=model,
+        sandbox=services.warm.state_for(conversation_id),
         options=options,
     )
     try:
-        return await services.database.conversations.create(record)
+        record = await services.database.conversations.create(record)
     except ConversationExistsError as error:
         raise status_error(409, str(error), msg_id="CONVERSATION$ALREADY_EXISTS") from error
+    await services.warm.taken(record.id)
+    return record

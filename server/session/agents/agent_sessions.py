@@ -81,7 +81,7 @@ from server.session.sandbox_choice import (
 )
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes, app_ports
 from server.session.unfinished import seed_of
-from server.session.user_settings import DEMO_PREFIX, merge_settings, sandbox_environment, secret_values
+from server.session.user_settings import DEMO_PREFIX, merge_settings, plain_environment, secret_values
 from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, read_config
 from server.settings.settings import Settings
 from server.settings.text_fields import secret_variables
@@ -449,8 +449,7 @@ class AgentSessions:
             settings = (await self._plugins.of_conversation(record.user_id, disabled)).added_to(settings)
         if settings.llm.model != record.llm_model:
             self._database.conversations.touch(record.id, llm_model=settings.llm.model)
-        variables = sandbox_environment(user, self._settings)
-        environment = {name: value.get_secret_value() for name, value in variables.items()}
+        environment = plain_environment(user, self._settings)
         sandbox = DeferredSandbox(
             self._sandboxes.spec(record),
             lambda: self._find(record.id, session, environment),

@@ -101,7 +101,7 @@ async def serving(data_dir: Path, provider: SandboxProvider | None = None, **val
         return SandboxSelection(chosen, "fake sandboxes for tests")
 
     settings = Settings.model_validate(
-        {"data_dir": data_dir, "requests_per_second": 0, "verify_search_key": False, **values}
+        {"data_dir": data_dir, "requests_per_second": 0, "verify_search_key": False, "warm_sandboxes": 0, **values}
     )
     app = create_app(settings, choose=choose)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)

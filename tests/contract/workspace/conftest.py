@@ -91,7 +91,9 @@ async def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     async def choose() -> SandboxSelection:
         return SandboxSelection(provider, "for tests")
 
-    settings = Settings(data_dir=folder / "data", requests_per_second=0, max_upload_bytes=24 * 1024 * 1024)
+    settings = Settings(
+        data_dir=folder / "data", requests_per_second=0, warm_sandboxes=0, max_upload_bytes=24 * 1024 * 1024
+    )
     app = create_app(settings, choose=choose)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with (

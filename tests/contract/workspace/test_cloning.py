@@ -103,6 +103,7 @@ async def cloning(
         requests_per_second=0,
         git_hosts={"gitlab": git_server.url},
         sandbox_network="host-access",
+        warm_sandboxes=0,
     )
     app = create_app(settings, choose=choose)
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)

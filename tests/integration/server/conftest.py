@@ -187,8 +187,9 @@ class ServerProcess:
 
 
 def clean_environment() -> dict[str, str]:
-    """Ours without what would configure a server."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("DRYDOCK_", "LLM_"))}
+    """Ours without what would configure a server; it keeps no sandboxes ready, which most tests would not use."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("DRYDOCK_", "LLM_"))}
+    return {**ours, "DRYDOCK_WARM_SANDBOXES": "0"}
 
 
 class Follower:
