@@ -49,6 +49,7 @@ from agent_core.llm.response import LLMResponse, ResponseKind, RetryNotice, clas
 from agent_core.llm.text_protocol import STOP_WORD, TextCalls
 from agent_core.llm.tool_schemas import fitted, safe_name
 from agent_core.llm.transport.client import shared_client
+from agent_core.llm.transport.connections import HttpConnections
 from agent_core.llm.transport.exchange import CallContext, CompletionRequest, Transport, present_context
 from agent_core.llm.transport.recordings import RecordingTransport, ReplayTransport, log_completion
 from agent_core.llm.transport.routes import endpoint_of
@@ -408,10 +409,10 @@ class LLM(LLMConfig):
             call.context.on_response(response, self.usage_id)
         return response
 
-    async def _http(self) -> Any:
+    async def _http(self) -> HttpConnections:
         client = shared_client()
         await client.prepare(endpoint_of(self))
-        return await client.http(self.timeout)
+        return await client.http()
 
     async def _logged(self, completion: PreparedCall, request: CompletionRequest) -> LLMResponse:
         if not self.log_completions:

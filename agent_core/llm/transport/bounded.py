@@ -33,25 +33,32 @@ def bound_answers(transport: Any) -> None:
             self._encoding = encoding
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async with aclosing(_unpacked(self._body, self._encoding, httpx.DecodingError)) as pieces:
+            async with aclosing(bounded(self._body, self._encoding, httpx.DecodingError)) as pieces:
                 async for piece in pieces:
-                    size += len(piece)
-                    if size > _MAX_BYTES:
-                        raise httpx.DecodingError(f"it is longer than {_MAX_BYTES // 2**20} MiB")
                     yield piece
 
         async def aclose(self) -> None:
             await self._body.aclose()
 
-    async def bounded(self: Any, request: httpx.Request) -> httpx.Response:
+    async def handle_bounded(self: Any, request: httpx.Request) -> httpx.Response:
         request.headers["accept-encoding"] = "gzip, deflate"
         response: httpx.Response = await handle(self, request)
         encoding = response.headers.pop("content-encoding", "").strip().lower()
         response.stream = BoundedBody(response.stream, encoding)
         return response
 
-    transport.handle_async_request = bounded
+    transport.handle_async_request = handle_bounded
+
+
+async def bounded(body: Any, encoding: str, error: type[Exception]) -> AsyncGenerator[bytes, None]:
+    """A body that came packed in this way, unpacked, in small pieces, and within the bound; else `error` is raised."""
+    size = 0
+    async with aclosing(_unpacked(body, encoding, error)) as pieces:
+        async for piece in pieces:
+            size += len(piece)
+            if size > _MAX_BYTES:
+                raise error(f"it is longer than {_MAX_BYTES // 2**20} MiB")
+            yield piece
 
 
 async def _unpacked(body: Any, encoding: str, error: type[Exception]) -> AsyncGenerator[bytes, None]:

@@ -1,27 +1,25 @@
-"""litellm, tamed: the only module that imports it.
+"""The transport to real models; litellm, tamed: the only module that imports it.
 
 Its import takes seconds and 160 MB, so it happens once, on first use, in a thread. Its high-level call spends 10 to 20
-ms, its OpenAI route 50 to 200 ms on a long history: OpenAI-compatible servers are reached through its HTTP handler
-directly, with its knowledge of the form, everybody else through ``litellm.acompletion``.
+ms, its OpenAI route 50 to 200 ms on a long history: OpenAI-compatible servers are asked without it, OpenAI itself with
+its knowledge of the form, everybody else through ``litellm.acompletion``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent
 import contextlib
 import gc
 import importlib
 import os
 import re
 import sys
-import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from contextvars import ContextVar
 from types import ModuleType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from pydantic import SecretStr
@@ -37,9 +35,11 @@ from agent_core.llm.transport.compatible import (
     openai_request,
     responses_request,
 )
+from agent_core.llm.transport.connections import HttpConnections, load_http
 from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.failures import build, from_exception
-from agent_core.llm.transport.routes import HOST_CREDENTIALS, ModelRoute, route_of
+from agent_core.llm.transport.once import OnceInThread
+from agent_core.llm.transport.routes import HOST_CREDENTIALS, ModelRoute, http_route, route_of
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -59,28 +59,29 @@ _PROVIDER_PARTS = (
     "openai.resources.chat",
 )
 _PARTS_OF = {"bedrock": ("boto3",), "sagemaker": ("boto3",)}
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-_T = TypeVar("_T")
 
 
 class LiteLLMClient:
     """The transport to real models: one connection pool, kept between calls until `aclose`."""
 
     def __init__(self) -> None:
-        self._handler: Any = None
+        self._connections: HttpConnections | None = None
         self._library: _Library | None = None
         self._found_urls: dict[str, str] = {}
         self._until_the_end: AsyncGenerator[None, None] | None = None
 
     async def prepare(self, endpoint: Endpoint) -> None:
-        """Import litellm, and what it needs for the endpoint's provider, if nobody has yet."""
-        library = await self._imported()
+        """Import what the way to the endpoint's model needs, litellm or not, if nobody has yet."""
         if self._until_the_end is None:
             self._until_the_end = self._closed_with_the_loop()
             await anext(self._until_the_end)
-        if route_of(endpoint, library.providers).kind == "provider":
-            await library.load_provider_parts(endpoint.model.partition("/")[0])
+        route = await self._route(endpoint)
+        if route.kind != "provider":
+            await load_http()
+        if route.kind != "compatible":
+            library = await self._imported()
+            if route.kind == "provider":
+                await library.load_provider_parts(endpoint.model.partition("/")[0])
 
     async def _closed_with_the_loop(self) -> AsyncGenerator[None, None]:
         """Close the connections where nobody else did: a loop that ends in order closes its open generators first."""
@@ -90,43 +91,46 @@ class LiteLLMClient:
             self._until_the_end = None  # it knows the loop, which could not be forgotten otherwise
             await self.aclose()
 
+    async def _route(self, endpoint: Endpoint) -> ModelRoute:
+        return http_route(endpoint) or route_of(endpoint, (await self._imported()).providers)
+
     async def _imported(self) -> _Library:
         if self._library is None:
             self._library = await load_litellm()
         return self._library
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk, None]:
-        library = await self._imported()
-        route = route_of(request.endpoint, library.providers)
+        route = await self._route(request.endpoint)
         if route.kind != "provider":
-            prepare = openai_request if route.kind == "openai" else compatible_request
+            library = await self._imported() if route.kind == "openai" else None
             if request.api == "responses":
-                prepare = responses_request
-            http = await self.http(request.timeout)
-            prepared = prepare(library, request, route)
-            source = CompatibleExchange(http, library, prepared, self._found_urls).stream()
+                prepared = responses_request(library, request, route)
+            elif library is not None:
+                prepared = openai_request(library, request, route)
+            else:
+                prepared = compatible_request(request, route)
+            source = CompatibleExchange(await self.http(), prepared, self._found_urls).stream()
         elif request.api == "responses":
             what = f"Model {request.endpoint.label} is not reached through the Responses API: set api_mode to 'chat'"
             raise build(request.endpoint, LLMBadRequestError, what)
         else:
-            source = _from_provider(library, request, route)
+            source = _from_provider(await self._imported(), request, route)
         async with aclosing(source) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    async def http(self, limit_seconds: float) -> Any:
-        """The ``httpx.AsyncClient`` of the connection pool. A proxy of the environment never stands before loopback."""
-        if self._handler is None:
-            self._handler = (await self._imported()).make_handler(timeout=limit_seconds)
-            known_proxies = getattr(getattr(self._handler.client, "_transport", None), "proxy_cache", {})
-            known_proxies.update(dict.fromkeys(_LOOPBACK))
-        return self._handler.client
+    async def http(self) -> HttpConnections:
+        """The connections to servers that are asked without litellm."""
+        if self._connections is None:
+            library = await load_http()
+            self._connections = self._connections or HttpConnections(library)  # somebody may have been faster
+        return self._connections
 
     async def aclose(self) -> None:
         """Close all connections; a call in progress fails."""
-        handler, self._handler = self._handler, None
-        if handler is not None:
-            await handler.close()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.aclose()
         if self._library is not None:
             await self._library.close_clients()
 
@@ -278,7 +282,6 @@ class _Library:
     def __init__(self) -> None:
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
-        import httpx
         import litellm
         from litellm.llms.custom_httpx.aiohttp_transport import LiteLLMAiohttpTransport
         from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
@@ -297,11 +300,6 @@ class _Library:
         litellm.num_retries = 0
         litellm.callbacks = []
         self.litellm: Any = litellm
-        self.http_errors = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError, UnicodeError)
-        self.http_timeouts = (httpx.TimeoutException,)
-        self.http_disconnections = (httpx.RemoteProtocolError, httpx.ReadError)
-        self.make_timeout: Any = httpx.Timeout
-        self.make_handler: Any = AsyncHTTPHandler
         self.find_config: Any = ProviderConfigManager.get_provider_chat_config
         self.openai: Any = LlmProviders.OPENAI
         self.providers = frozenset(provider.value for provider in LlmProviders)
@@ -310,8 +308,8 @@ class _Library:
         warnings.filterwarnings("ignore", message=".*using the `ReadOnly` qualifier", category=UserWarning)
         litellm.ModelResponse()
         litellm.ModelResponseStream()
-        self.make_handler().client  # noqa: B018 (loads the certificates here rather than in the event loop)
-        self._parts: dict[str, _OnceInThread[bool]] = {}
+        AsyncHTTPHandler().client  # noqa: B018 (loads the certificates here rather than in the event loop)
+        self._parts: dict[str, OnceInThread[bool]] = {}
 
     async def load_provider_parts(self, provider: str) -> None:
         name = provider if provider in _PARTS_OF else ""
@@ -323,7 +321,7 @@ class _Library:
                         importlib.import_module(module)
                 return True
 
-            self._parts[name] = _OnceInThread(load, "litellm-parts")
+            self._parts[name] = OnceInThread(load, "litellm-parts")
         await self._parts[name].outcome()
 
 
@@ -346,43 +344,5 @@ def _import() -> _Library:
     return library
 
 
-class _OnceInThread(Generic[_T]):
-    """Work that one thread does for all who wait, of any loop; after a failure the next who asks begins anew."""
-
-    def __init__(self, work: Callable[[], _T], name: str) -> None:
-        self._work = work
-        self._name = name
-        self._lock = threading.Lock()
-        self._running: concurrent.futures.Future[_T] | None = None
-        self._result: _T | None = None
-
-    async def outcome(self) -> _T:
-        """Its result; who is cancelled waits no more, and the work goes on."""
-        with self._lock:
-            if self._result is not None:
-                return self._result
-            if self._running is None:
-                self._running = concurrent.futures.Future()
-                threading.Thread(target=self._run, args=(self._running,), name=self._name, daemon=True).start()
-            waiting = asyncio.wrap_future(self._running)
-        # A failure for which nobody waits any more is nobody's.
-        waiting.add_done_callback(lambda done: None if done.cancelled() else done.exception())
-        return await asyncio.shield(waiting)
-
-    def _run(self, running: concurrent.futures.Future[_T]) -> None:
-        result = None
-        try:
-            result = self._work()
-        except BaseException as error:  # noqa: BLE001 (handed to whoever waits)
-            failure = error
-        with self._lock:
-            self._result = result
-            self._running = None  # it knows the loops of those who waited
-        if result is not None:
-            running.set_result(result)
-        else:
-            running.set_exception(failure)
-
-
-load_litellm = _OnceInThread(_import, "litellm-import").outcome
+load_litellm = OnceInThread(_import, "litellm-import").outcome
 """litellm, whose import is begun in a thread if nobody has yet; the loop stays responsive."""

@@ -22,6 +22,7 @@ from agent_core.errors import (
     LLMUnavailableError,
 )
 from agent_core.llm.render import hoist_images
+from agent_core.llm.transport.connections import HttpAnswer, HttpConnections
 from agent_core.llm.transport.exchange import Chunk, CompletionRequest, Endpoint, encoded
 from agent_core.llm.transport.failures import build, from_status
 from agent_core.llm.transport.responses_api import ResponsesEvents, responses_body
@@ -44,19 +45,19 @@ _NOTHING_HERE = (404, 405)
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A complete request; `timeout` is in the HTTP client's form, `secret` is hidden in error texts."""
+    """A complete request; `timeout` bounds each silence (seconds), `secret` is hidden in error texts."""
 
     endpoint: Endpoint
     url: str
     headers: Mapping[str, str]
     body: Mapping[str, Any]
-    timeout: Any
+    timeout: float
     secret: str = ""
     other_url: str | None = None
     api: Literal["chat", "responses"] = "chat"
 
 
-def compatible_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
+def compatible_request(request: CompletionRequest, route: ModelRoute) -> HttpRequest:
     """The request to any OpenAI-compatible server: our messages are in its form already."""
     body = {
         "model": route.model,
@@ -64,15 +65,15 @@ def compatible_request(library: Any, request: CompletionRequest, route: ModelRou
         **({"tools": request.tools} if request.tools else {}),
         **request.parameters,
     }
-    return _request(library, request, route.base_url, _key_of(request.endpoint), body)
+    return _request(request, route.base_url, _key_of(request.endpoint), body)
 
 
 def responses_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
-    """The request to the Responses API, of OpenAI itself or of any server that has it."""
+    """The request to the Responses API, of any server that has it, or of OpenAI itself, for which litellm is needed."""
     secret, base_url = _key_of(request.endpoint), route.base_url
     if route.kind == "openai":
         secret, base_url = _openai_key_and_url(library, request, route)
-    return _request(library, request, base_url, secret, responses_body(request, route.model))
+    return _request(request, base_url, secret, responses_body(request, route.model))
 
 
 def openai_request(library: Any, request: CompletionRequest, route: ModelRoute) -> HttpRequest:
@@ -97,7 +98,7 @@ def openai_request(library: Any, request: CompletionRequest, route: ModelRoute) 
     )
     if request.context.prompt_cache_key:
         body["prompt_cache_key"] = request.context.prompt_cache_key
-    return _request(library, request, url, secret, {**body, **own})
+    return _request(request, url, secret, {**body, **own})
 
 
 def _key_of(endpoint: Endpoint) -> str:
@@ -119,9 +120,7 @@ def copied(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return copies
 
 
-def _request(
-    library: Any, request: CompletionRequest, base_url: str | None, secret: str, body: Mapping[str, Any]
-) -> HttpRequest:
+def _request(request: CompletionRequest, base_url: str | None, secret: str, body: Mapping[str, Any]) -> HttpRequest:
     endpoint, is_chat = request.endpoint, request.api == "chat"
     address = address_of(endpoint, base_url, _COMPLETIONS if is_chat else _RESPONSES)
     if not _is_sendable(secret):
@@ -136,14 +135,13 @@ def _request(
             raise build(endpoint, LLMBadRequestError, what)
         headers[name.lower()] = value
     counts: dict[str, Any] = {"stream_options": {"include_usage": True}} if is_chat else {}
-    limit = request.timeout + 1.0
     return HttpRequest(
         endpoint=endpoint,
         url=address.url,
         other_url=address.other_url,
         headers=headers,
         body={**body, "stream": True, **counts, **request.extra_body},
-        timeout=library.make_timeout(limit, connect=min(limit, _CONNECT_SECONDS)),
+        timeout=request.timeout + 1.0,
         secret=secret,
         api=request.api,
     )
@@ -198,11 +196,11 @@ def checked_url(endpoint: Endpoint, base_url: str) -> SplitResult:
 
 
 class CompatibleExchange:
-    """Sends one request through an ``httpx.AsyncClient``; `found` keeps at which address a server was found."""
+    """Sends one request; `found` keeps at which address a server was found."""
 
-    def __init__(self, http: Any, library: Any, request: HttpRequest, found: dict[str, str]) -> None:
+    def __init__(self, http: HttpConnections, request: HttpRequest, found: dict[str, str]) -> None:
         self._http = http
-        self._library = library
+        self._library = http.library
         self._request = request
         self._found = found
 
@@ -210,10 +208,10 @@ class CompatibleExchange:
         request = self._request
         url = self._found.get(request.url, request.url)
         response = await self._send(url)
-        if response.status_code in _NOTHING_HERE and request.other_url is not None and url != request.other_url:
+        if response.status in _NOTHING_HERE and request.other_url is not None and url != request.other_url:
             response = await self._send_elsewhere(response, request.other_url)
         try:
-            if response.status_code != 200:
+            if response.status != 200:
                 raise await self._refusal(response)
             cost = response.headers.get(_COST_HEADER)
             if cost is not None:
@@ -225,51 +223,57 @@ class CompatibleExchange:
         finally:
             await response.aclose()
 
-    async def _send_elsewhere(self, response: Any, url: str) -> Any:
+    async def _send_elsewhere(self, response: HttpAnswer, url: str) -> HttpAnswer:
         """The response from the other address, where there is one; else the more telling refusal of the two."""
         async with aclosing(response):
             refusal = await self._refusal(response)
         response = await self._send(url)
-        if response.status_code in _NOTHING_HERE:
+        if response.status in _NOTHING_HERE:
             async with aclosing(response):
                 other = await self._refusal(response)
             raise other if len(str(other)) > len(str(refusal)) else refusal
         self._found[self._request.url] = url
         return response
 
-    async def _send(self, url: str) -> Any:
+    async def _send(self, url: str) -> HttpAnswer:
         """The response, its body still to come; a kept connection may have been closed: worth a second try at once."""
         try:
             try:
                 return await self._send_once(url)
-            except self._library.http_disconnections:
+            except self._library.disconnections:
                 return await self._send_once(url)
-        except self._library.http_errors as error:
+        except self._library.errors as error:
             endpoint = self._request.endpoint
             where = endpoint.label if endpoint.base_url else f"{endpoint.label} at {self._request.url}"
             slow = f"The server of model {where} did not answer in time"
             lost = f"The server of model {where} cannot be reached"
             raise self._failed(error, slow, lost, LLMUnavailableError) from None
 
-    async def _send_once(self, url: str) -> Any:
+    async def _send_once(self, url: str) -> HttpAnswer:
         request = self._request
         body = encoded(request.body)
         headers = {**request.headers, "content-length": str(len(body))}
         content = body if len(body) <= _PIECE_BYTES else _pieces(body)
-        message = self._http.build_request("POST", url, content=content, headers=headers, timeout=request.timeout)
-        return await self._http.send(message, stream=True, follow_redirects=False)
+        return await self._http.send(
+            "POST",
+            url,
+            headers=headers,
+            content=content,
+            limit_seconds=request.timeout,
+            connect_seconds=min(request.timeout, _CONNECT_SECONDS),
+        )
 
-    async def _read(self, response: Any) -> AsyncGenerator[list[Chunk], None]:
+    async def _read(self, response: HttpAnswer) -> AsyncGenerator[list[Chunk], None]:
         request = self._request
         is_page = "html" in response.headers.get("content-type", "").lower()
         is_chat = request.api == "chat"
         read = chunk_of if is_chat else ResponsesEvents(request.endpoint, secret=request.secret).chunk
         reader = AnswerReader(request.endpoint, is_page=is_page, secret=request.secret, read=read)
-        async with aclosing(response.aiter_bytes()) as body:
+        async with aclosing(response.pieces()) as body:
             while not reader.is_done:
                 try:
                     data = await anext(body, b"")
-                except self._library.http_errors as error:
+                except self._library.errors as error:
                     if reader.has_finished:
                         return
                     answer = f"The answer of model {request.endpoint.label}"
@@ -285,23 +289,23 @@ class CompatibleExchange:
                     async for _ in body:
                         pass
 
-    async def _refusal(self, response: Any) -> LLMError:
+    async def _refusal(self, response: HttpAnswer) -> LLMError:
         text = b""
         try:
-            async with aclosing(response.aiter_bytes()) as body:
+            async with aclosing(response.pieces()) as body:
                 async for data in body:
                     text += data
                     if len(text) > _MAX_ERROR_BYTES:
                         break
-        except self._library.http_errors:
+        except self._library.errors:
             text = text or b"(its text could not be read)"
         endpoint, secret = self._request.endpoint, self._request.secret
-        return from_status(endpoint, response.status_code, _error_text(text), dict(response.headers), secret=secret)
+        return from_status(endpoint, response.status, _error_text(text), dict(response.headers), secret=secret)
 
     def _failed(self, error: Exception, slow: str, lost: str, kind: type[LLMError]) -> LLMError:
         """The error for a failure of the HTTP client: `slow` when it was a timeout, else `lost`, of this kind."""
         endpoint, secret = self._request.endpoint, self._request.secret
-        if isinstance(error, self._library.http_timeouts):
+        if isinstance(error, self._library.timeouts):
             return build(endpoint, LLMTimeoutError, slow, secret=secret)
         reason = re.sub(r" ssl:(default|<.*?>)", "", " ".join(str(error).split()))
         return build(endpoint, kind, f"{lost} ({reason[:200] or type(error).__name__})", secret=secret)

@@ -76,6 +76,17 @@ def route_of(endpoint: Endpoint, providers: Container[str]) -> ModelRoute:
     With a `base_url`, ``openai/x``, local servers, proxies and names without a provider's prefix mean a compatible
     server.
     """
+    if (found := http_route(endpoint)) is not None:
+        return found
+    prefix, _, _ = endpoint.model.partition("/")
+    base_url = endpoint.base_url.rstrip("/") if endpoint.base_url else None
+    if prefix == "anthropic" and base_url:
+        return ModelRoute("provider", endpoint.model, base_url.removesuffix("/v1"))  # litellm adds it
+    return ModelRoute("compatible" if base_url and prefix not in providers else "provider", endpoint.model, base_url)
+
+
+def http_route(endpoint: Endpoint) -> ModelRoute | None:
+    """The same, as far as it can be told without knowing the providers: to servers with OpenAI's protocol."""
     prefix, separator, rest = endpoint.model.partition("/")
     base_url = endpoint.base_url.rstrip("/") if endpoint.base_url else None
     if separator and prefix in _OLLAMA:
@@ -85,9 +96,5 @@ def route_of(endpoint: Endpoint, providers: Container[str]) -> ModelRoute:
         base_url = base_url or _DEFAULT_URLS.get(prefix)
         if base_url:
             return ModelRoute("compatible", rest, base_url)
-        return ModelRoute("openai", rest, None) if prefix == "openai" else ModelRoute("provider", endpoint.model, None)
-    if prefix == "anthropic" and base_url:
-        return ModelRoute("provider", endpoint.model, base_url.removesuffix("/v1"))  # litellm adds it
-    if base_url and not (separator and prefix in providers):
-        return ModelRoute("compatible", endpoint.model, base_url)
-    return ModelRoute("provider", endpoint.model, base_url)
+        return ModelRoute("openai", rest, None) if prefix == "openai" else None
+    return ModelRoute("compatible", endpoint.model, base_url) if base_url and not separator else None

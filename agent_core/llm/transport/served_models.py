@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -16,6 +17,7 @@ import orjson
 
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.transport.compatible import address_of
+from agent_core.llm.transport.connections import HttpConnections
 from agent_core.llm.transport.routes import endpoint_of, route_of
 
 logger = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ class ServedModels:
         known = self._known.get(key) if self._known and (key := _key(config)) is not None else None
         return _UNKNOWN if known is None else known.limits
 
-    async def refresh(self, config: LLMConfig, http: Callable[[], Awaitable[Any]]) -> None:
+    async def refresh(self, config: LLMConfig, http: Callable[[], Awaitable[HttpConnections]]) -> None:
         """Ask a server that says such things and was not asked lately; never raises, nor waits for another who asks."""
         key = _key(config)
         if key is None:
@@ -99,7 +101,7 @@ def _key(config: LLMConfig) -> _Key | None:
     return None if base_url is None else (base_url, name)
 
 
-async def _fetch_limits(config: LLMConfig, key: _Key, http: Any) -> ServedLimits:
+async def _fetch_limits(config: LLMConfig, key: _Key, http: HttpConnections) -> ServedLimits:
     base_url, name = key
     endpoint = endpoint_of(config)
     address = address_of(endpoint, base_url, _ROUTES[config.model.partition("/")[0]])
@@ -115,12 +117,13 @@ async def _fetch_limits(config: LLMConfig, key: _Key, http: Any) -> ServedLimits
     return _UNKNOWN
 
 
-async def _body(http: Any, url: str, headers: Mapping[str, str]) -> bytes | None:
+async def _body(http: HttpConnections, url: str, headers: Mapping[str, str]) -> bytes | None:
     body = bytearray()
-    async with http.stream("GET", url, headers=headers, follow_redirects=False) as response:
-        if response.status_code != 200:
+    response = await http.send("GET", url, headers=headers, limit_seconds=SECONDS, connect_seconds=SECONDS)
+    async with aclosing(response), aclosing(response.pieces()) as pieces:
+        if response.status != 200:
             return None
-        async for piece in response.aiter_bytes():
+        async for piece in pieces:
             body += piece
             if len(body) > MAX_BYTES:
                 return None

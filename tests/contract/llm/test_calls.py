@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from agent_core.events.messages import ImageContent, Message, TextContent
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM
-from agent_core.llm.transport.client import load_litellm
+from agent_core.llm.transport.connections import load_http
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Call, Turn, call, calls, raw, say
 
@@ -166,9 +166,7 @@ def test_a_loop_that_ends_closes_its_connections_and_is_forgotten() -> None:
             await llm.acompletion(asked(llm))
         return weakref.ref(asyncio.get_running_loop())
 
-    asyncio.run(
-        load_litellm()
-    )  # the loop of the first import stays: it is among what garbage collection then passes over
+    asyncio.run(load_http())  # the loop of the first import stays: it is among what garbage collection then passes over
     loop = asyncio.run(ask())
     gc.collect()
     assert loop() is None, "an open connection would hold it"

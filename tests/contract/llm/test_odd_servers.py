@@ -7,6 +7,9 @@ import gzip
 import json
 import ssl
 import subprocess
+import sys
+from base64 import b64encode
+from contextlib import aclosing
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -24,6 +27,7 @@ from agent_core.errors import (
 )
 from agent_core.events.transient import TextDelta, TextDiscarded
 from agent_core.llm.llm import LLM, LLMResponse
+from agent_core.llm.transport.connections import HttpConnections, HttpLibrary
 from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import Turn, raw, say
 from tests.listening import Handler, listening
@@ -97,16 +101,10 @@ async def test_signs_of_life_do_not_make_an_answer_that_is_complete_be_waited_fo
             await server.stream_dropped.wait()
 
 
-async def test_a_header_that_is_no_text_is_an_answer_that_cannot_be_read() -> None:
-    async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write("HTTP/1.1 200 OK\r\nserver: é\r\ncontent-length: 2\r\n\r\n{}".encode())
-        await writer.drain()
-
-    async with listening(strange) as port:
-        llm = LLM(model="openai/m", base_url=f"http://127.0.0.1:{port}/v1", num_retries=1, timeout=5)
-        with pytest.raises(LLMUnavailableError, match="cannot be reached"):
-            await llm.acompletion(HELLO)
+@pytest.mark.parametrize("name", ["é".encode(), b"\xff\xfe"])
+async def test_a_header_that_is_no_text_harms_nothing(name: bytes) -> None:
+    async with listening(sends(OK, b"server: " + name + b"\r\n", b"\r\n", HI)) as port:
+        assert (await ask_at(port)).message.text == "hi"
 
 
 async def test_signs_of_life_alone_are_not_waited_for_for_ever() -> None:
@@ -259,12 +257,76 @@ async def test_what_never_ends_is_given_up(start: bytes, more: bytes, words: str
     assert len(str(caught.value)) < 1000
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_named(tmp_path: Path) -> None:
-    names = ("-subj", "/CN=127.0.0.1", "-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate"))
+@pytest.fixture
+async def encrypted(tmp_path: Path) -> ssl.SSLContext:
+    """What a server here shows: the file ``certificate``, for which nobody but it vouches."""
+    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    names += ("-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate"))
     make = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *names)
     await asyncio.to_thread(subprocess.run, make, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
-    async with listening(sends(OK, b"\r\n", HI), encrypted=context) as port:
+    return context
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_named(encrypted: ssl.SSLContext) -> None:
+    async with listening(sends(OK, b"\r\n", HI), encrypted=encrypted) as port:
         with pytest.raises(LLMUnavailableError, match="self-signed certificate"):
             await ask_at(port, "https")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("SSL_CERT_FILE", "certificate"), ("SSL_VERIFY", "certificate"), ("SSL_VERIFY", "False")]
+)
+async def test_the_environment_says_whom_to_believe(
+    encrypted: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, str(tmp_path / value) if value == "certificate" else value)
+    connections = HttpConnections(HttpLibrary())
+    async with listening(sends(OK, b"\r\n", HI), encrypted=encrypted) as port, aclosing(connections):
+        url = f"https://127.0.0.1:{port}/v1/chat/completions"
+        answer = await connections.send("POST", url, headers={}, content=b"{}", limit_seconds=5, connect_seconds=5)
+        async with aclosing(answer):
+            assert answer.status == 200
+
+
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+async def test_the_proxy_of_the_environment_is_asked_for_what_is_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(OK + b"\r\n" + HI)
+
+    async with listening(proxy) as port:
+        monkeypatch.setenv(variable, f"http://me:secret@127.0.0.1:{port}")
+        monkeypatch.setenv("NO_PROXY", "other.invalid")
+        llm = LLM(model="openai/m", base_url="http://model.invalid/v1", num_retries=1, timeout=5)
+        assert (await llm.acompletion(HELLO)).message.text == "hi"
+        head = asked[0].decode()
+        assert head.startswith("POST http://model.invalid/v1/chat/completions HTTP/1.1\r\n")
+        assert f"Proxy-Authorization: Basic {b64encode(b'me:secret').decode()}\r\n" in head
+        other = LLM(model="openai/m", base_url="http://other.invalid/v1", num_retries=1, timeout=5)
+        with pytest.raises(LLMUnavailableError, match="cannot be reached"):
+            await other.acompletion(HELLO)
+    assert len(asked) == 1
+
+
+def test_a_compatible_server_is_asked_without_litellm() -> None:
+    program = f"""
+import asyncio, sys
+from agent_core.llm.llm import LLM
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import say
+async def main():
+    async with ModelServer([say("hi")]) as server:
+        llm = LLM(model="openai/m", base_url=server.url)
+        await llm.warm_up()
+        print((await llm.acompletion({HELLO!r})).message.text)
+        print(*sorted({{"litellm", "aiohttp", "httpx"}} & {{*sys.modules}}))
+asyncio.run(main())
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == ["hi", "aiohttp"]
