@@ -48,7 +48,7 @@ CAN_BE_AUDITED = (_PROC / "self/fd").is_dir()
 _OURS = ("agent_core", "server", "drydock_client")
 _NUMBER = re.compile(r"\[\d+\]")
 _GARBAGE_SECONDS = 0.3
-_NO_TESTS = ("asyncio_", "litellm-", "docker-")
+_NO_TESTS = ("asyncio_", "litellm-", "http-", "docker-")
 """Threads that end with their loop, those that import the model library once, and those of an engine that tests share:
 where one is not closed, its connection is there, too."""
 _CACHES = ("node-compile-cache", "v8-compile-cache")
