@@ -260,8 +260,8 @@ async def test_what_never_ends_is_given_up(start: bytes, more: bytes, words: str
 @pytest.fixture
 async def encrypted(tmp_path: Path) -> ssl.SSLContext:
     """What a server here shows: the file ``certificate``, for which nobody but it vouches."""
-    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
-    names += ("-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate"))
+    whose = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    names = (*whose, "-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "certificate"))
     make = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", *names)
     await asyncio.to_thread(subprocess.run, make, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

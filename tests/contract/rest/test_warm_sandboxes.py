@@ -93,7 +93,7 @@ async def test_a_conversation_that_cannot_begin_leaves_nothing_of_it(
             patch.setattr(server.app.services.sandboxes, "check_room", no_room)
             assert (await server.post("/api/conversations", json={})).status_code == 500
         assert sandbox.status is SandboxStatus.ABSENT
-        assert server.app.services.manager.queue._others == {}  # type: ignore[attr-defined]
+        assert server.app.services.manager.queue._others == {}
 
 
 async def test_what_waits_for_its_turn_has_none_and_none_is_made_meanwhile(make_server: MakeServer) -> None:
