@@ -125,16 +125,14 @@ Event = Action | Observation | State
 """What is in a log; there, each has an `id`: 0, 1, 2, …"""
 
 
-HELD_BACK: Final = "STATUS$HELD_BACK"
-_WAITS: Final = frozenset(
-    {
-        HELD_BACK,
-        "STATUS$WAITING_FOR_TURN",
-        "AGENT_ERROR$TOO_MANY_CONVERSATIONS",
-        "STATUS$ERROR_STORAGE",
-        "STATUS$ERROR_DISK_RESERVE",
-    }
-)
+EXPLAINED_WAITS: Final = frozenset({"STATUS$HELD_BACK", "STATUS$WAITING_FOR_ENGINE", "STATUS$ERROR_DISK_RESERVE"})
+"""A conversation in one of these has a `runtime_warning` that says why."""
+_WAITS: Final = EXPLAINED_WAITS | {
+    "STATUS$WAITING_FOR_TURN",
+    "AGENT_ERROR$TOO_MANY_CONVERSATIONS",
+    "STATUS$ERROR_STORAGE",
+}
+_LOSSES: Final = frozenset({"STATUS$ERROR_RUNTIME_DISCONNECTED", "STATUS$ERROR_DISK_LIMIT"})
 
 
 class Status(Tolerant):
@@ -149,6 +147,11 @@ class Status(Tolerant):
     def tells_wait(self) -> bool:
         """Whether work is wanted and does not go on for now: `message` says why, and what becomes of it."""
         return self.id in _WAITS
+
+    @property
+    def tells_trouble(self) -> bool:
+        """The same, or the sandbox has gone, which the next command starts again."""
+        return self.tells_wait or self.id in _LOSSES
 
 
 class Problem(Tolerant):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from drydock_client.errors import NotDrydockError
-from drydock_client.events import HELD_BACK, Event, Tolerant, Unknown
+from drydock_client.events import EXPLAINED_WAITS, Event, Tolerant, Unknown
 
 
 class Waiting(Tolerant):
@@ -50,7 +50,7 @@ class Conversation(Tolerant):
         """Why work that is wanted of its agent does not begin yet; empty where nothing waits."""
         if self.waiting is not None:
             return self.waiting.message
-        return (self.runtime_warning or "") if self.runtime_status == HELD_BACK else ""
+        return (self.runtime_warning or "") if self.runtime_status in EXPLAINED_WAITS else ""
 
 
 class Rewound(Tolerant):

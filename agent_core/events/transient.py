@@ -68,9 +68,9 @@ class StatusNotice:
     start_failed: bool = False
 
     @property
-    def tells_wait(self) -> bool:
-        """Whether work is wanted and does not go on; the message says why, and what becomes of it."""
-        return self.status_id in _WAITS or self.status_id in (DISK_RESERVE, HELD_BACK)
+    def tells_trouble(self) -> bool:
+        """Whether work is wanted and waits, or has lost its sandbox; the message says why, and what becomes of it."""
+        return self.status_id in (*_WAITS, DISK_RESERVE, HELD_BACK, SANDBOX_LOST, DISK_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,8 @@ MAX_ACTIONS: Final = 16
 MAX_STEPS: Final = 32
 READY: Final = "STATUS$READY"
 STARTING: Final = "STATUS$STARTING_RUNTIME"
+WAITING_FOR_ENGINE: Final = "STATUS$WAITING_FOR_ENGINE"
+"""A start waits for the Docker engine, which is away; true until another status."""
 NETWORK_WARNING: Final = "STATUS$NETWORK_WARNING"
 """The sandbox's network is not what was wished for; true until it is started again."""
 WAITING_FOR_TURN: Final = "STATUS$WAITING_FOR_TURN"
@@ -104,8 +106,12 @@ DISK_RESERVE: Final = "STATUS$ERROR_DISK_RESERVE"
 """The sandbox is frozen, since the server's disk is nearly full; true until one is ready."""
 HELD_BACK: Final = "STATUS$HELD_BACK"
 """It may be what ends the server again and again; true until it is taken up."""
-_WAITS: Final = (WAITING_FOR_TURN, TOO_MANY_CONVERSATIONS, STORAGE)
-"""A server's agent waits until others rest, or until storing works; true until another status."""
+SANDBOX_LOST: Final = "STATUS$ERROR_RUNTIME_DISCONNECTED"
+"""It has gone, or does not answer."""
+DISK_LIMIT: Final = "STATUS$ERROR_DISK_LIMIT"
+"""Something in the sandbox was ended, or it was stopped, because of its disk."""
+_WAITS: Final = (WAITING_FOR_TURN, TOO_MANY_CONVERSATIONS, WAITING_FOR_ENGINE, STORAGE)
+"""A server's agent waits until others rest, or until the engine or storing works; true until another status."""
 
 Delta = TypeVar("Delta", OutputDelta, TextDelta)
 

@@ -31,7 +31,6 @@ from agent_core.events.control import (
     AgentStateChanged,
     ClientToolResult,
     Condensation,
-    ConversationError,
     LoopRecovery,
     Recorded,
     SkillLeftOut,
@@ -41,10 +40,9 @@ from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import NETWORK_WARNING, READY, STARTING, StatusNotice
+from agent_core.events.transient import READY
 from agent_core.mcp.servers import McpServers
-from agent_core.runtime.channel.connection import LOST, SandboxConnection, SharedSandbox
-from agent_core.runtime.channel.disk_watch import DISK_LIMIT
+from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
 from agent_core.runtime.snapshots import forget_behind, plant
 from agent_core.security.confirmation import ConfirmationGate
 from agent_core.security.hooks import HookEvent
@@ -56,6 +54,7 @@ from agent_core.session.rewind import Rewinder
 from agent_core.session.running_agent import RunningAgent, make_running_agent
 from agent_core.session.sandbox_plugins import SandboxPlugins
 from agent_core.session.settings import SessionSettings
+from agent_core.session.status_report import FAILED, StatusReport
 from agent_core.session.subagent_factory import Parent, Shared, end_tools_of_child
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.skills.skill import Skill
@@ -63,7 +62,7 @@ from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
 from agent_core.tools.vision_inspect import VisionInspectTool
-from agent_core.troubles import Trouble, coded, trouble_of
+from agent_core.troubles import Trouble, coded
 
 CLOSE_SECONDS = 10.0
 AT_REST = INTERRUPTING | {AgentState.ERROR, AgentState.AWAITING_USER_CONFIRMATION}
@@ -277,6 +276,10 @@ class AgentSession:
             await self._start(initial_message, max_steps)
         finally:
             self._log_start(time.monotonic() - started_at)
+
+    def tell_start(self, status_id: str, text: str) -> None:
+        """Tell how the start of the sandbox goes on, where that is decided outside of it."""
+        self._report.progress(status_id, text)
 
     def _log_start(self, seconds: float) -> None:
         facts = {
@@ -570,68 +573,3 @@ async def _first_own_events(stream: EventStream) -> list[AnyEvent]:
             own = middle
     opening = await stream.page(after=imported, limit=OPENING)
     return [event for event in opening if isinstance(event, SystemPromptEvent | MessageEvent)]
-
-
-FAILED: Final = "STATUS$ERROR"
-_TROUBLES: Final = {DISK_LIMIT: Trouble.SANDBOX_DISK_LIMIT, LOST: Trouble.SANDBOX_LOST}
-"""What happens to sandboxes that came up, by its status."""
-
-
-class StatusReport:
-    """Knows and tells the state of a session's sandbox; `warning` is about its network, `is_broken` is for good."""
-
-    def __init__(self, stream: EventStream, on_status: Callable[[str], None] | None) -> None:
-        self.status: str = STARTING
-        self.warning = ""
-        self.is_broken = False
-        self._on_status = on_status
-        self._stream = stream
-
-    def progress(self, status_id: str, text: str) -> None:
-        if status_id == FAILED:
-            return  # the error that follows says it, once and for all
-        self._note(status_id if status_id != READY else self.status, text)
-        self._stream.publish(StatusNotice(status_id, text))
-
-    def changed(self, status_id: str, text: str) -> None:
-        if not self._stream.closed:
-            if status_id != DISK_LIMIT:  # it is as it was, or its stop is told as well
-                self._note(status_id, text)
-            if (code := _TROUBLES.get(status_id)) is not None:
-                where = self._stream.conversation_id
-                logger.warning("conversation %s: %s", where, text, extra=coded(code, where))
-            level: Literal["info", "error"] = "error" if status_id.startswith(FAILED) else "info"
-            self._stream.publish(StatusNotice(status_id, text, level))
-
-    async def broken(self, problem: str, code: str) -> None:
-        """Say for good that the session does not go on; the sandbox is as it was."""
-        self._stream.publish(StatusNotice(FAILED, problem, "error"))
-        await self._store_failure(code, problem)
-
-    async def start_failed(self, kind: str, problem: str) -> None:
-        self.enter(FAILED)
-        self._stream.publish(StatusNotice(FAILED, problem, "error", start_failed=True))
-        await self._store_failure(kind, problem)
-
-    async def _store_failure(self, kind: str, problem: str) -> None:
-        failed = AgentStateChanged(agent_state=AgentState.ERROR, reason=f"{kind}: {problem}", detail=problem)
-        try:
-            await self._stream.add_events([ConversationError(code=kind, detail=problem), failed])
-        except (EventStoreError, StreamClosedError) as unwritten:
-            where = self._stream.conversation_id
-            extra = coded(trouble_of(kind) or Trouble.UNEXPECTED, where)
-            logger.error("conversation %s: %s That was not stored: %s", where, problem, unwritten, extra=extra)
-
-    def _note(self, status_id: str, text: str) -> None:
-        """A warning is no state: the sandbox's own one goes on beside it."""
-        if status_id == NETWORK_WARNING:
-            self.warning = text
-            return
-        if status_id == STARTING:
-            self.warning = ""
-        self.enter(status_id)
-
-    def enter(self, status_id: str) -> None:
-        self.status = status_id
-        if self._on_status is not None:
-            self._on_status(status_id)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.events.transient import NETWORK_WARNING
+from agent_core.events.transient import NETWORK_WARNING, WAITING_FOR_ENGINE
 from agent_core.runtime.sandbox import (
     Attachment,
     Availability,
@@ -34,7 +34,7 @@ class FakeBehaviour:
     """Faults of a fake sandbox.
 
     `error` is raised by each start; `never_ready` ends it with ``start_timeout``; `mute`: the runner greets and never
-    answers.
+    answers; `away` says why there is no engine, for which a start waits as long as there is none.
     """
 
     start_seconds: float = 0.0
@@ -43,6 +43,7 @@ class FakeBehaviour:
     attach_seconds: float = 0.0
     mute: bool = False
     network_warning: str = ""
+    away: str = ""
 
 
 SLOW = FakeBehaviour(start_seconds=0.3)
@@ -370,6 +371,9 @@ class FakeSandbox:
             raise SandboxError(
                 f"The sandbox was not ready within {self.spec.limits.start_seconds:g} s.", code="start_timeout"
             )
+        while self.behaviour.away:
+            progress(WAITING_FOR_ENGINE, self.behaviour.away)
+            await asyncio.sleep(0.02)
         await asyncio.sleep(self.behaviour.start_seconds)
         self.survived = self.status in (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
         if not self.survived:

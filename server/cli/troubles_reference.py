@@ -103,12 +103,16 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         ),
         Trouble.FROZEN: Row(
             "a conversation's sandbox is frozen for that",
-            "`STATUS$ERROR_DISK_RESERVE` and the reason, in the conversation",
+            "`STATUS$ERROR_DISK_RESERVE` and the reason, in the conversation and its status",
             "the same",
         ),
     },
     "Sandboxes": {
-        Trouble.ENGINE_UNAVAILABLE: Row("the Docker engine does not answer", _START, "see to the engine"),
+        Trouble.ENGINE_UNAVAILABLE: Row(
+            "the Docker engine does not answer: a start begins to wait for it, or has failed",
+            "`STATUS$WAITING_FOR_ENGINE` and why; after `sandbox_start_seconds` why it could not be started",
+            "see to the engine; what waits or has failed starts by itself when it answers",
+        ),
         Trouble.ENGINE_REFUSED: Row("it answers that it cannot", _START, "what the line says"),
         Trouble.EXEC_REFUSED: Row("it lets nobody into a sandbox", _START, "what the line says"),
         Trouble.IMAGE_MISSING: Row("there is no such image", _START, "pull or build it, as the line says"),

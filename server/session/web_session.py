@@ -182,7 +182,7 @@ class WebSession:
 
     @property
     def runtime_warning(self) -> str:
-        """Why its sandbox is frozen, or what is wrong with its network; empty if nothing is."""
+        """Why its sandbox is frozen or not there yet, or what is wrong with its network; empty if nothing is."""
         return self._frozen or self._agent.runtime_warning if self._agent is not None else ""
 
     @property

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError, ToolError
+from agent_core.events.transient import SANDBOX_LOST
 from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel, RunnerHello
 from agent_core.runtime.channel.disk_watch import DiskWatch
 from agent_core.runtime.channel.frame_reader import ChannelClosedError
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 MAX_NAME: Final = 64
 SESSION: Final = "session"
-LOST: Final = "STATUS$ERROR_RUNTIME_DISCONNECTED"
 _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 
 
@@ -278,7 +278,7 @@ class SandboxConnection:
                 return await self._reattach()
             except SandboxLostError as error:
                 self._attached_before = False
-                self._tell(LOST, f"{error} {_STARTS_AGAIN}")
+                self._tell(SANDBOX_LOST, f"{error} {_STARTS_AGAIN}")
                 if not revive:
                     raise
         elif not revive:
@@ -432,7 +432,7 @@ class SandboxConnection:
             return SandboxError(
                 f"The sandbox did not finish {op} within {limit:g} s; it was told to stop it.", code="request_timeout"
             )
-        self._tell(LOST, f"The sandbox does not answer; it is stopped. {_STARTS_AGAIN}")
+        self._tell(SANDBOX_LOST, f"The sandbox does not answer; it is stopped. {_STARTS_AGAIN}")
         if channel is self._open_channel:
             await self._stop_silent(self._stop("the sandbox did not answer"))
         return SandboxLostError(f"The sandbox did not answer within {limit:g} s and was stopped.", fix=_STARTS_AGAIN)

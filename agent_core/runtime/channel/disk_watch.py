@@ -8,14 +8,13 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from agent_core.errors import DrydockError
+from agent_core.events.transient import DISK_LIMIT as DISK_LIMIT
 from agent_core.runtime.channel.channel import RunnerChannel
 from agent_core.runtime.sandbox import DiskUsage, Progress, Sandbox
 from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
-DISK_LIMIT = "STATUS$ERROR_DISK_LIMIT"
-"""Id of the notice that something was ended, or a sandbox stopped, because of its disk."""
 WATCH_SECONDS = 1.0
 _ASK_EVERY = 5
 _ANSWER_SECONDS = 5.0

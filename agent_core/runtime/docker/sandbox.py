@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_core.errors import SandboxError, SandboxLostError
-from agent_core.events.transient import NETWORK_WARNING
+from agent_core.events.transient import NETWORK_WARNING, WAITING_FOR_ENGINE
 from agent_core.runtime.channel import runner_stream
 from agent_core.runtime.channel.runner_stream import RunnerStream
 from agent_core.runtime.disk import DiskLook, measured
@@ -107,14 +107,17 @@ class DockerSandbox:
     async def start(self, progress: Progress) -> None:
         """Start it; an engine that has answered before and is away now is waited for as long as a start may take."""
         loop = asyncio.get_running_loop()
-        last = loop.time() + self.spec.limits.start_seconds
+        last, is_away = loop.time() + self.spec.limits.start_seconds, False
         while True:
             try:
+                if is_away:  # so it is told until the engine answers, and not with each attempt anew
+                    await self._engine.call("answer", lambda client: client.version())
                 return await self._start(progress)
             except EngineUnavailableError as error:
                 if not self._engine.has_answered or loop.time() > last:
                     raise
-                progress("STATUS$STARTING_RUNTIME", f"Waiting for the Docker engine. {error}")
+                is_away = True
+                progress(WAITING_FOR_ENGINE, f"Waiting for the Docker engine. {error}")
             await asyncio.sleep(_ENGINE_RETRY_SECONDS)
 
     async def _start(self, progress: Progress) -> None:

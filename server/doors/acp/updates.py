@@ -83,7 +83,7 @@ class Updates:
                 return self._observation(item)
             case Status(conversation_title=str(title)):
                 return [schema.SessionInfoUpdate(session_update="session_info_update", title=title)]
-            case Status() if (item.tells_wait or item.id == _RETRY) and item.message not in ("", self._told):
+            case Status() if (item.tells_trouble or item.id == _RETRY) and item.message not in ("", self._told):
                 self._told = item.message  # a wait is told again with each connection
                 return [_thought(f"\n{item.message}\n", None)]
         return []

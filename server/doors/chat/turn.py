@@ -113,7 +113,7 @@ class TurnRun:
             case StatusNotice(start_failed=True):
                 self._is_over = True
                 raise ChatFailedError(item.message)
-            case StatusNotice() if item.tells_wait and item.message != self._told:
+            case StatusNotice() if item.tells_trouble and item.message != self._told:
                 self._told = item.message
                 return [Piece("reasoning", f"{item.message}\n")]
             case MessageEvent(source="agent"):

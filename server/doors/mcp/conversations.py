@@ -387,7 +387,7 @@ def _news(item: Live | None) -> str:
             return summary_of(item)
         case State():
             return f"the agent's state: {item.state}"
-        case Status(tells_wait=True):
+        case Status(tells_trouble=True):
             return item.message
     return ""
 

@@ -89,7 +89,7 @@ class ConversationInfo(BaseModel):
     status: ConversationStatus
     runtime_status: str | None = Field(description="An id such as `STATUS$READY`.")
     runtime_warning: str | None = Field(
-        description="What is wrong with the network of the sandbox that runs, and what to do about it."
+        description="What is wrong with its sandbox: the network, or why it is frozen, held back or not there."
     )
     waiting: Waiting | None = Field(description="Its place in the queue while it waits for its turn.")
     selected_repository: str | None

@@ -19,7 +19,7 @@ from agent_core.events.control import AgentState, ForeignEvent
 from agent_core.events.llm_events import MessageEvent, SystemPromptEvent
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import StatusNotice
+from agent_core.events.transient import WAITING_FOR_ENGINE
 from agent_core.llm.llm import CallContext
 from agent_core.memory.condensers import get_default_condenser
 from agent_core.memory.memory import name_of_remote
@@ -536,9 +536,7 @@ class AgentSessions:
         wished = record if chosen is None else with_choice(record, chosen)
         if record.sandbox is not None:  # an engine has answered here before
             await self._sandboxes.until_engine_answers(
-                lambda reason: session.stream.publish(
-                    StatusNotice("STATUS$STARTING_RUNTIME", f"Waiting for the Docker engine. {reason}")
-                )
+                lambda reason: session.tell_start(WAITING_FOR_ENGINE, f"Waiting for the Docker engine. {reason}")
             )
         sandbox = await self._sandboxes.sandbox(wished, environment)
         state = dict(sandbox.state)

@@ -188,9 +188,20 @@ async def connection_to(desk: Desk, key: str | None = TOKEN) -> AsyncIterator[No
 @contextlib.asynccontextmanager
 async def server_at(settings: Settings, behaviour: FakeBehaviour = WORKING, port: int = 0) -> AsyncIterator[str]:
     """A real server, with sandboxes in memory that behave like that."""
-    handlers: dict[str, FakeHandler] = {"shell.run": _shell, "shell.kill": _nothing, "workspace.facts": _nothing}
+    async with server_with(settings, sandboxes(behaviour), port) as url:
+        yield url
+
+
+def sandboxes(behaviour: FakeBehaviour = WORKING, *, run: FakeHandler = _shell) -> FakeProvider:
+    """In memory, in which commands are run so."""
+    handlers: dict[str, FakeHandler] = {"shell.run": run, "shell.kill": _nothing, "workspace.facts": _nothing}
     handlers |= {"workspace.pack": _no_files, "workspace.unpack": _no_files}
-    provider = FakeProvider(handlers=handlers, behaviour=behaviour)
+    return FakeProvider(handlers=handlers, behaviour=behaviour)
+
+
+@contextlib.asynccontextmanager
+async def server_with(settings: Settings, provider: FakeProvider, port: int = 0) -> AsyncIterator[str]:
+    """A real server with these sandboxes."""
 
     async def choose() -> SandboxSelection:
         return SandboxSelection(provider, "fake sandboxes for tests")

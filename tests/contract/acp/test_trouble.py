@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,11 +12,22 @@ import httpx
 import pytest
 from acp import RequestError
 
-from agent_core.testing.fake_sandbox import BROKEN
+from agent_core.testing.fake_sandbox import BROKEN, FakeBehaviour
 from agent_core.testing.model_turns import say
 from drydock_client import DrydockClient, LimitError
 from server.doors.mcp.conversations import DoorConversations
-from tests.contract.acp.conftest import LIMIT, TOKEN, Desk, connection_to, introduced, server_at, settings_for
+from tests.contract.acp.conftest import (
+    LIMIT,
+    TOKEN,
+    Desk,
+    connection_to,
+    introduced,
+    sandboxes,
+    server_at,
+    server_with,
+    settings_for,
+)
+from tests.waiting import until
 
 
 async def test_a_turn_goes_on_after_the_server_has_restarted(lone_desk: Desk, tmp_path: Path) -> None:
@@ -80,3 +93,78 @@ async def test_what_waits_in_line_says_so_at_every_door_and_goes_on(lone_desk: D
             assert await waiting == "end_turn"
             assert "Hello." in "".join([piece async for piece in pieces])
         assert desk.editor.said() == "Hello."
+
+
+class Doors:
+    """The same work, asked for at each door at once; `after` are the turns there once they are over."""
+
+    def __init__(self, desk: Desk, client: DrydockClient, session_id: str) -> None:
+        self.desk, self.client, self.session_id = desk, client, session_id
+        self.door, self.told, self.pieces = DoorConversations(client), [""], [""]
+        self.ids = [session_id]
+
+    async def _tell(self, news: str) -> None:
+        self.told.append(news)
+
+    async def ask(self, text: str) -> None:
+        self.prompt = asyncio.create_task(self.desk.prompt(self.session_id, text))
+        asked = await self.door.start(text)
+        self.ids.append(asked)
+        self.outcome = asyncio.create_task(self.door.wait(asked, LIMIT, self._tell))
+        self.chat = asyncio.create_task(self._chat(text))
+
+    async def _chat(self, text: str, **headers: str) -> None:
+        body = {"model": "drydock", "messages": [{"role": "user", "content": text}], "stream": True}
+        headers |= {"Authorization": f"Bearer {TOKEN}"}
+        chat = httpx.AsyncClient(base_url=self.desk.url, headers=headers, timeout=LIMIT)
+        async with chat, chat.stream("POST", "/v1/chat/completions", json=body) as answer:
+            async for piece in answer.aiter_lines():
+                self.pieces.append(piece)
+
+    async def refusal(self, text: str) -> str:
+        """What a chat is told that is refused."""
+        seen = len(self.pieces)
+        await self._chat(text)
+        return str(self.pieces[seen:])
+
+    async def until_told(self, sentence: str) -> None:
+        """Until who is at each of the doors has read it."""
+
+        def is_told() -> bool:
+            heard = (self.desk.editor.said("agent_thought_chunk"), str(self.told), str(self.pieces))
+            return all(sentence in one for one in heard)
+
+        await until(is_told, seconds=LIMIT)
+
+    async def explained(self, sentence: str) -> None:
+        """A program that waits, and an assistant that looks, are told why."""
+        for one in self.ids:
+            with pytest.raises(LimitError, match=sentence):
+                await self.client.wait(one, until={"finished"}, limit_seconds=0.05)
+            assert sentence in (await self.client.conversation(one)).why_it_waits
+            assert sentence in (await self.door.outcome(one)).detail
+
+    async def all_finish(self) -> None:
+        assert await self.prompt == "end_turn"
+        await self.chat
+        assert (await self.outcome).answer == self.desk.editor.said() == "Hello."
+        assert "Hello." in str(self.pieces)
+
+
+@contextlib.asynccontextmanager
+async def doors_of(desk: Desk) -> AsyncIterator[Doors]:
+    async with DrydockClient(desk.url, TOKEN) as client, connection_to(desk):
+        await introduced(desk)
+        yield Doors(desk, client, (await desk.new()).session_id)
+
+
+async def test_an_engine_that_is_away_is_told_at_every_door_and_waited_for(lone_desk: Desk, tmp_path: Path) -> None:
+    provider = sandboxes(FakeBehaviour(away="Waiting for the Docker engine. It does not answer."))
+    settings = settings_for(lone_desk.model, tmp_path / "data")
+    async with server_with(settings, provider) as lone_desk.url, doors_of(lone_desk) as doors:
+        await doors.ask("Hello?")
+        await doors.until_told("Waiting for the Docker engine")
+        await doors.explained("Waiting for the Docker engine")
+        for sandbox in provider.sandboxes.values():
+            sandbox.behaviour = FakeBehaviour()
+        await doors.all_finish()

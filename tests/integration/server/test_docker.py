@@ -122,7 +122,11 @@ async def test_an_engine_that_comes_up_after_the_server_is_waited_for(
     way.unlink()
     await server.start()
     async with following(server, conversation_id) as follower:
-        await follower.until(lambda: any("Waiting for the Docker engine" in str(one) for one in follower.frames))
+        await follower.until(lambda: any("STATUS$WAITING_FOR_ENGINE" in str(one) for one in follower.frames))
+        async with server.client() as client:
+            info = (await client.get(f"/api/conversations/{conversation_id}")).json()
+        assert info["runtime_status"] == "STATUS$WAITING_FOR_ENGINE"
+        assert info["runtime_warning"].startswith("Waiting for the Docker engine.")
         way.symlink_to("/var/run/docker.sock")
         await follower.run("cat kept")
         await follower.until(lambda: follower.count(observation="run") == 2)
