@@ -22,6 +22,7 @@ from agent_core.runtime.channel.tunnels import PortError
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.sandbox import SandboxLimits, SandboxProvider, SandboxSpec, SandboxState, SandboxStatus
 from agent_core.runtime.snapshots import plant
+from agent_core.runtime.transfers import list_folder, reading
 
 LIMITS = SandboxLimits(
     memory=512 * 1024**2, cpus=2.0, processes=100, tmp_size=16 * 1024**2, start_seconds=30.0, stop_seconds=3.0
@@ -213,6 +214,26 @@ class SandboxLifecycleContract:
         await output(sandbox, f"until test $(wc -l < ticks) -gt {ticks}; do sleep 0.01; done")
         gaps = "NR > 1 && $1 - last > longest {longest = $1 - last} {last = $1} END {print longest}"
         assert float(await output(sandbox, f"awk '{gaps}' ticks")) > 0.4
+
+    async def test_one_that_is_held_stays_frozen_while_its_files_are_read(self, kit: SandboxKit) -> None:
+        sandbox = kit.connect()
+        loop = "while :; do echo tick >> ticks; sleep 0.01; done"
+        await output(sandbox, f"git init -q .; ({loop}) & until test -s ticks; do sleep 0.01; done")
+        await sandbox.hold("The disk is nearly full.")
+        file = f"{sandbox.working_dir}/ticks"
+        ticks = (await sandbox.request("file.read", {"path": file})).blob
+        assert "ticks" in str((await sandbox.request("git.status", {"directory": "", "since": "commit"})).result)
+        assert (await sandbox.request("search.grep", {"pattern": "tick", "limit": 9, "timeout": 9.0})).result["files"]
+        assert [one["name"] for one in (await list_folder(sandbox))["entries"]] == [".git", "ticks"]
+        async with reading(sandbox, "ticks") as ticking:
+            assert b"".join([part async for part in ticking.parts()]) == ticks
+        with pytest.raises(SandboxError, match="nearly full"):
+            await sandbox.request("file.write", {"path": "other"}, blob=b"more")
+        waiting = asyncio.create_task(run(sandbox, "tail -1 ticks", key="c:1"))
+        await asyncio.sleep(0.1)
+        assert (await sandbox.request("file.read", {"path": file})).blob == ticks
+        await sandbox.resume()
+        assert (await waiting)["output"].strip() == "tick"
 
     async def test_a_sandbox_that_its_provider_has_frozen_goes_on_when_it_is_needed(self, kit: SandboxKit) -> None:
         first = kit.connect()

@@ -63,6 +63,9 @@ class RemoteSandbox:
     async def lookup(self, key: str) -> KeyState:
         return "unknown"
 
+    async def until_let(self) -> None:
+        """Its server waits."""
+
     async def ack(self, keys: Iterable[str]) -> None:
         """The server's sandbox forgets them in its own time."""
 

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -39,27 +40,22 @@ class ConnectionLimits:
     reattach_seconds: float = 15.0
     ping_seconds: float = 5.0
     attempts: int = 4
+    frozen_seconds: float = 86_400.0
     channel: ChannelLimits = field(default_factory=ChannelLimits)
 
 
 _STARTS_AGAIN = "The next command starts it again."
-_REPEATABLE = frozenset(
-    {
-        "ping",
-        "journal.lookup",
-        "log.end",
-        "ports.list",
-        "processes.freeze",
-        "processes.thaw",
-        "file.read",
-        "search.glob",
-        "search.grep",
-        "shell.interrupt",
-        "shell.kill",
-    }
-    | {"workspace.facts", "workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
-    | {"git.clone", "git.diff", "git.identity", "git.instructions", "git.log", "git.status"}
-    | {"folder.list", "transfer.read", "transfer.next", "transfer.write", "transfer.put", "transfer.drop"}
+_READING = frozenset(
+    {"ping", "journal.lookup", "ports.list", "file.read", "search.glob", "search.grep", "workspace.facts"}
+    | {"git.diff", "git.identity", "git.log", "git.status", "folder.list"}
+    | {"transfer.read", "transfer.next", "transfer.drop"}
+)
+"""Operations that write nothing, and need nothing of what runs in the sandbox."""
+_REPEATABLE = (
+    _READING
+    | {"log.end", "processes.freeze", "processes.thaw", "shell.interrupt", "shell.kill"}
+    | {"workspace.snapshot", "workspace.restore", "workspace.pack", "workspace.unpack"}
+    | {"git.clone", "git.instructions", "transfer.write", "transfer.put"}
 )
 """Operations that may run again without harm, so that they need no key."""
 
@@ -75,6 +71,9 @@ class ConversationSandbox(SandboxAccess, Protocol):
         ``done`` and ``running``: asking again under the key gives the one result, or fails with `SandboxLostError`.
         ``unknown``: it never began. ``lost``: there is no sandbox, or it was started since.
         """
+
+    async def until_let(self) -> None:
+        """Wait while it is frozen for want of room; raises `SandboxError`, which says why, after a day."""
 
     async def ack(self, keys: Iterable[str]) -> None:
         """Let the runner forget results that are stored by now, soon. Costs no round trip."""
@@ -103,6 +102,9 @@ class SandboxConnection:
         self._limits = limits or ConnectionLimits()
         self._listeners: list[Progress] = [] if on_status is None else [on_status]
         self._paused = False
+        self._held = ""  # why it is to stay frozen
+        self._let = asyncio.Event()
+        self._let.set()
         self._closed = False  # nothing is brought up any more
         self._channel: RunnerChannel | None = None
         self._bringing_up: asyncio.Task[RunnerChannel] | None = None
@@ -155,13 +157,17 @@ class SandboxConnection:
         on_output: Callable[[str], None] | None = None,
         blob: bytes | None = None,
     ) -> RunnerReply:
-        """See `SandboxAccess.request`. A request without a key gets one, unless it may be repeated."""
+        """See `SandboxAccess.request`. A request without a key gets one, unless it may be repeated.
+
+        While it is held, what only reads is answered all the same; what has a key, as an action has, waits for the end
+        of that; anything else is refused.
+        """
         limit = self._limits.request_seconds if limit_seconds is None else limit_seconds
         if key is not None or op in _REPEATABLE:
-            return await self._ask(op, args, key, limit, on_output=on_output, blob=blob)
+            return await self._ask(op, args, key, limit, waits=key is not None, on_output=on_output, blob=blob)
         key = f"once:{secrets.token_hex(16)}"
         try:
-            return await self._ask(op, args, key, limit, on_output=on_output, blob=blob)
+            return await self._ask(op, args, key, limit, waits=False, on_output=on_output, blob=blob)
         finally:
             if self._open_channel is not None:
                 self._open_channel.forget([key])
@@ -211,7 +217,20 @@ class SandboxConnection:
             channel.suspended = True
         await self.sandbox.pause()
 
+    async def hold(self, reason: str) -> None:
+        """Pause it until `resume`, whatever is asked of it meanwhile."""
+        self._held = reason
+        self._let.clear()
+        await self.pause()
+
+    async def until_let(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.frozen_seconds):
+                await self._let.wait()
+        self._refuse_if_held()
+
     async def resume(self) -> None:
+        self._let_go_on()
         if self._paused:
             await self._ready(revive=True)
 
@@ -222,12 +241,14 @@ class SandboxConnection:
 
     async def destroy(self) -> None:
         self._closed = True
+        self._let_go_on()
         await self._let_go("the sandbox was removed")
         await self.sandbox.destroy()
 
     async def close(self) -> None:
         """Detach from the sandbox; what runs in it goes on, for whoever attaches next."""
         self._closed = True
+        self._let_go_on()
         await self._let_go("this server let go of the sandbox")
 
     # --- the channel to its runner ---
@@ -236,6 +257,7 @@ class SandboxConnection:
         """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
         while True:
             self._refuse_if_closed()
+            self._refuse_if_held()
             if (channel := self._usable()) is not None:
                 return channel
             joined = self._bringing_up is not None
@@ -249,6 +271,7 @@ class SandboxConnection:
                 raise SandboxLostError("The sandbox was let go while it started.")
             error = task.exception()
             if error is None:
+                self._refuse_if_held()
                 return task.result()
             if not (joined and revive and isinstance(error, SandboxLostError)):
                 raise error
@@ -256,6 +279,19 @@ class SandboxConnection:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise SandboxClosedError("The connection to the sandbox is closed.")
+
+    def _refuse_if_held(self) -> None:
+        if self._held:
+            raise SandboxError(self._held, code="disk_reserve")
+
+    def _let_go_on(self) -> None:
+        self._held = ""
+        self._let.set()
+
+    def _awake(self, op: str) -> RunnerChannel | None:
+        """The channel to what is held for what only reads: its runner is awake, if it was frozen without it."""
+        channel = self._open_channel if self._held and op in _READING else None
+        return None if channel is None or channel.suspended else channel
 
     def _brought_up(self, task: asyncio.Task[RunnerChannel]) -> None:
         if self._bringing_up is task:
@@ -389,7 +425,7 @@ class SandboxConnection:
     # --- asking ---
 
     async def _ask(
-        self, op: str, args: Mapping[str, Any], key: str | None, limit: float, **options: Any
+        self, op: str, args: Mapping[str, Any], key: str | None, limit: float, *, waits: bool, **options: Any
     ) -> RunnerReply:
         loop = asyncio.get_running_loop()
         boot = self._begun.get(key) if key is not None else None
@@ -397,7 +433,9 @@ class SandboxConnection:
         reason = ""
         for _ in range(self._limits.attempts):
             try:
-                channel = await self._ready(revive=boot is None or key is None)
+                if waits:
+                    await self.until_let()
+                channel = self._awake(op) or await self._ready(revive=boot is None or key is None)
             except SandboxLostError as error:
                 if boot is None or isinstance(error, SandboxClosedError):
                     raise
@@ -525,6 +563,9 @@ class SharedSandbox:
 
     async def lookup(self, key: str) -> KeyState:
         return await self._sandbox.lookup(key)
+
+    async def until_let(self) -> None:
+        await self._sandbox.until_let()
 
     async def ack(self, keys: Iterable[str]) -> None:
         await self._sandbox.ack(keys)

@@ -300,7 +300,7 @@ class DoorConversations:
     async def _follow(self, found: Outcome, tell: Tell) -> Outcome:
         """The log is what says how it stands; the live connection says when to look."""
         ident = found.conversation_id
-        async with self._client.follow(ident, after=found.last_event_id) as items:
+        async with self._client.follow(ident, after=found.last_event_id, live=True) as items:
             status = await self._turn_status(ident)  # what happened before it was connected
             await tell(next(reversed(status.pending.values()), found.detail or AT_WORK))
             while not status.is_at_rest:
@@ -365,7 +365,9 @@ def _outcome(conversation_id: str, status: TurnStatus, conversation: Conversatio
 async def _next(items: Following) -> Live | None:
     try:
         async with asyncio.timeout(BEAT_SECONDS) as beat:
-            return await anext(items)
+            while True:
+                if isinstance(item := await anext(items), Action | Observation | State | Status):
+                    return item
     except TimeoutError:
         if not beat.expired():
             raise

@@ -51,6 +51,7 @@ STATUSES: Final = {
     "binary": 415,
     "busy": 503,
     "no_space": 507,
+    "disk_reserve": 507,
 }
 _FORM = {
     "requestBody": {

@@ -12,10 +12,11 @@ import httpx
 import pytest
 from acp import RequestError
 
-from agent_core.testing.fake_sandbox import BROKEN, FakeBehaviour
-from agent_core.testing.model_turns import say
-from drydock_client import DrydockClient, LimitError
-from server.doors.mcp.conversations import DoorConversations
+from agent_core.testing.fake_sandbox import BROKEN, FakeAnswer, FakeBehaviour, FakeRequest, command_result
+from agent_core.testing.model_server import ModelRequest
+from agent_core.testing.model_turns import Turn, call, say
+from drydock_client import DrydockClient, FailedError, LimitError
+from server.doors.mcp.conversations import DoorConversations, DoorError
 from tests.contract.acp.conftest import (
     LIMIT,
     TOKEN,
@@ -27,6 +28,7 @@ from tests.contract.acp.conftest import (
     server_with,
     settings_for,
 )
+from tests.small_disk import fill, small_disk
 from tests.waiting import until
 
 
@@ -168,3 +170,49 @@ async def test_an_engine_that_is_away_is_told_at_every_door_and_waited_for(lone_
         for sandbox in provider.sandboxes.values():
             sandbox.behaviour = FakeBehaviour()
         await doors.all_finish()
+
+
+class Commands:
+    """Answers commands when it is let; `begun` knows how many were asked for."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Semaphore(0)
+        self.goes_on = asyncio.Event()
+        self.sandboxes = sandboxes(run=self._run)
+
+    async def _run(self, request: FakeRequest) -> FakeAnswer:
+        self.begun.release()
+        await self.goes_on.wait()
+        return command_result("done")
+
+    async def have_begun(self, number: int) -> None:
+        async with asyncio.timeout(LIMIT):
+            for _ in range(number):
+                await self.begun.acquire()
+
+
+def command_once(request: ModelRequest) -> Turn:
+    return say("Hello.") if request.messages[-1]["role"] == "tool" else call("terminal", {"command": "x"})
+
+
+async def test_a_frozen_sandbox_is_told_at_every_door_until_there_is_room(lone_desk: Desk, tmp_path: Path) -> None:
+    lone_desk.answer, commands = command_once, Commands()
+    with small_disk(tmp_path / "disk", 128) as disk:
+        settings = settings_for(lone_desk.model, disk / "data").model_copy(update={"disk_reserve_mb": 32})
+        async with server_with(settings, commands.sandboxes) as lone_desk.url, doors_of(lone_desk) as doors:
+            await doors.ask("Be frozen.")
+            await commands.have_begun(3)
+            filling = fill(disk, 20 * 1024**2)
+            await doors.until_told("those that run are frozen; then they go on by themselves")
+            await doors.explained("nearly full")
+            with pytest.raises(FailedError, match="kept in reserve") as refused:
+                await doors.client.create_conversation(message="Hello?")
+            assert refused.value.status == 507
+            with pytest.raises(DoorError, match="kept in reserve"):
+                await doors.door.start("Hello?")
+            with pytest.raises(RequestError, match="kept in reserve"):
+                await lone_desk.new()
+            assert "kept in reserve" in await doors.refusal("Hello?")
+            filling.unlink()
+            commands.goes_on.set()
+            await doors.all_finish()

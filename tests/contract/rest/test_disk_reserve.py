@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +11,13 @@ import pytest
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.sandbox import SandboxStatus
-from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
+from agent_core.testing.fake_sandbox import FakeAnswer, FakeBehaviour, FakeProvider, FakeRequest
+from agent_core.testing.model_server import ModelRequest, ModelServer
+from agent_core.testing.model_turns import Turn, call, finish
 from server.session import sandboxes
 from server.session.sandboxes import DiskReserve
-from tests.contract.rest.conftest import MODEL_SECONDS, serving
+from tests.contract.rest.conftest import MODEL_SECONDS, facts, kill, serving, shell
+from tests.small_disk import fill, small_disk
 
 MEGABYTE = 1024**2
 FULL = FakeBehaviour(error=SandboxError("The sandbox did not start.", code="disk_full", fix="Free some space."))
@@ -25,21 +26,8 @@ FULL = FakeBehaviour(error=SandboxError("The sandbox did not start.", code="disk
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A folder with 128 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a file system")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path, left: int) -> Path:
-    """Leave so many bytes free."""
-    found = os.statvfs(folder)
-    path = folder / "filling"
-    path.write_bytes(bytes(found.f_bavail * found.f_frsize - left))
-    return path
+    with small_disk(tmp_path / "small", 128) as folder:
+        yield folder
 
 
 async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_on_by_itself(small: Path) -> None:
@@ -63,13 +51,10 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
         assert "those that run are frozen" in info["runtime_warning"]
         started = await server.client.post(f"/api/conversations/{ident}/start", json={})
         assert started.status_code == 507
+        files = await server.client.get(f"/api/conversations/{ident}/list-files")
+        assert (files.status_code, "nearly full" in files.text) == (507, True)
+        assert await is_paused()
 
-        async def is_told() -> bool:
-            """By the first call that the model wants; where the disk was full before, the agent waits for its turn."""
-            events = await server.client.get(f"/api/conversations/{ident}/events?limit=100")
-            return "kept in reserve" in events.text or (await server.info(ident))["waiting"] is not None
-
-        await server.until(is_told, seconds=MODEL_SECONDS)
         filling.unlink()
 
         async def goes_on() -> bool:
@@ -79,6 +64,51 @@ async def test_below_the_reserve_nothing_starts_what_runs_is_frozen_and_it_goes_
         info = await server.info(ident)
         assert (info["runtime_status"], info["runtime_warning"]) == ("STATUS$READY", None)
         assert (await server.client.post("/api/conversations", json={})).status_code == 200
+
+
+async def test_an_agent_whose_sandbox_is_frozen_waits_with_its_next_action_and_goes_on(small: Path) -> None:
+    """It is not told again and again that nothing can be run, until it gives up."""
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def run(request: FakeRequest) -> FakeAnswer:
+        begun.set()
+        await goes_on.wait()
+        return await shell(request)
+
+    def answer(request: ModelRequest) -> Turn:
+        results = sum(message["role"] == "tool" for message in request.messages)
+        return finish("Done.") if results == 2 else call("terminal", {"command": f"echo {results}"})
+
+    async with ModelServer(answer) as model:
+        values = {"llm_model": "openai/x", "llm_base_url": model.url, "llm_api_key": "k", "generate_titles": False}
+        provider = FakeProvider(handlers={"shell.run": run, "workspace.facts": facts, "shell.kill": kill})
+        async with serving(small, provider, disk_reserve_mb=32, **values) as server:
+            ident = await server.create(initial_user_msg="hello")
+
+            async def told() -> list[str]:
+                return [str(one.get("observation") or one.get("action")) for one in await server.events(ident)]
+
+            async def is_frozen() -> bool:
+                return str((await server.info(ident))["runtime_status"]) == "STATUS$ERROR_DISK_RESERVE"
+
+            async def waits() -> bool:
+                return (await told())[-2:] == ["run", "run"] and model.request_count == 2
+
+            async def is_done() -> bool:
+                return "finish" in await told()
+
+            async with asyncio.timeout(MODEL_SECONDS):
+                await begun.wait()
+            filling = fill(small, 20 * MEGABYTE)
+            await server.until(is_frozen)
+            goes_on.set()  # what it had begun before ends
+            await server.until(waits, seconds=MODEL_SECONDS)
+            await asyncio.sleep(0.2)
+            assert await waits()
+            filling.unlink()
+            await server.until(is_done, seconds=MODEL_SECONDS)
+            results = [one["content"] for one in await server.events(ident) if one.get("observation") == "run"]
+            assert ["ran echo 0" in results[0], "ran echo 1" in results[1], len(results)] == [True, True, 2]
 
 
 async def test_without_a_reserve_what_a_full_disk_kept_from_starting_starts_when_there_is_room(

@@ -50,6 +50,10 @@ async def echo(call: FakeRequest) -> FakeAnswer:
     return {"args": dict(call.args)}
 
 
+async def frozen(call: FakeRequest) -> FakeAnswer:
+    return {"frozen": True}
+
+
 def spec(**changes: Any) -> SandboxSpec:
     values: dict[str, Any] = {"limits": SandboxLimits(start_seconds=0.1), **changes}
     return SandboxSpec("conversation", "instance", "image", "/nowhere", **values)
@@ -501,3 +505,42 @@ async def test_a_stream_that_drops_for_every_attempt_ends_as_lost() -> None:
         it.sandbox.runner.handlers["file.read"] = it.sandbox.runner.handlers["shell.run"]  # never ends, always drops
         with pytest.raises(SandboxLostError, match="dropped 2 times"):
             await it.connection.request("file.read", {})
+
+
+async def test_while_it_is_held_actions_wait_reads_are_answered_and_the_rest_is_refused() -> None:
+    async with rig(limits=replace(QUICK, frozen_seconds=0.2)) as it:
+        it.sandbox.runner.handlers |= {"processes.freeze": frozen, "processes.thaw": echo}
+        await it.connection.request("echo", {})
+        await it.connection.hold("The disk is nearly full.")
+        ran = len(it.sandbox.runner.ran)
+        assert (await it.connection.request("file.read", {"path": "a"})).result["eof"]
+        with pytest.raises(SandboxError, match="nearly full") as refused:
+            await it.connection.request("echo", {})
+        assert refused.value.code == "disk_reserve"
+        with pytest.raises(SandboxError, match="nearly full"):
+            await it.connection.connect_port(80)
+        with pytest.raises(SandboxError, match="nearly full"):
+            await it.connection.request("echo", {}, key="c:1")  # as long as it waits for that
+        action = asyncio.create_task(it.connection.request("echo", {"n": 1}, key="c:2"))
+        await ticks(10)
+        assert (action.done(), len(it.sandbox.runner.ran)) == (False, ran + 1)
+        await it.connection.resume()
+        assert (await action).result == {"args": {"n": 1}}
+
+
+async def test_what_has_begun_in_it_is_not_answered_before_it_goes_on_where_its_stream_is_lost() -> None:
+    async with rig() as it:
+        running = asyncio.create_task(it.connection.request("shell.run", {}, key="c:1"))
+        await it.until_running()
+        await it.connection.hold("The disk is nearly full.")
+        await it.sandbox.runner.drop()
+        it.gate.open.set()
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        await it.connection.resume()
+        assert (await running).result["output"] == "done"
+        held = asyncio.create_task(it.connection.request("echo", {}, key="c:2"))
+        await it.connection.hold("The disk is nearly full.")
+        await it.connection.close()
+        with pytest.raises(SandboxClosedError):
+            await asyncio.gather(held, it.connection.request("echo", {}, key="c:3"))
