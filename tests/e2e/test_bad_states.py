@@ -1,21 +1,26 @@
-"""What a person sees while something is in the way: a queue, a storage that fails, a server that is away.
+"""What a person sees while something is in the way: a queue, a full disk, a sandbox or a server that is away.
 
 Each is said where it is, with what to do, as long as it lasts and no longer; what was written meanwhile is not lost.
 """
 
 from __future__ import annotations
 
+import os
 import resource
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, Route, expect
 
-from agent_core.testing.model_server import ModelServer
-from agent_core.testing.model_turns import say
-from tests.e2e.conftest import OpenPage, answering, ask, environment_of, free_port, until_phase
+from agent_core.testing.model_server import ModelRequest, ModelServer
+from agent_core.testing.model_turns import Turn, say
+from tests.e2e.conftest import OpenPage, answering, ask, environment_of, free_port, run, until_phase
 from tests.integration.server.conftest import ServerProcess
+from tests.small_disk import fill, small_disk
 
 pytestmark = [
     pytest.mark.browser,
@@ -23,6 +28,8 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
+RESERVE_MB = 32
+LIMITS = {"DRYDOCK_MAX_CONCURRENT_CONVERSATIONS": "1", "DRYDOCK_DISK_RESERVE_MB": str(RESERVE_MB)}
 UNLIMITED = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 NOTHING = (1, resource.RLIM_INFINITY)
 
@@ -30,18 +37,39 @@ NOTHING = (1, resource.RLIM_INFINITY)
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerProcess]:
     """One for all tests, in which one conversation of a user works at a time; one that is to hold its place does."""
-    held = b"Hold the place."
-    model = ModelServer(answering(lambda request: say("Heard.", delay=600 if held in request.content else 0)))
-    async with model:
-        limits = {"DRYDOCK_MAX_CONCURRENT_CONVERSATIONS": "1"}
-        options = ("--port", str(free_port()), "--sandbox", "unconfined")
-        folder = tmp_path_factory.mktemp("bad") / "data"
-        made = ServerProcess(folder, *options, environment={**environment_of(model), **limits})
-        try:
-            await made.start()
-            yield made
-        finally:
-            await made.close()
+    with small_disk(tmp_path_factory.mktemp("bad") / "disk", 256) as disk:
+        async with ModelServer(answering(answer)) as model:
+            options = ("--port", str(free_port()), "--sandbox", "unconfined")
+            made = ServerProcess(disk / "data", *options, environment={**environment_of(model), **LIMITS})
+            try:
+                await made.start()
+                yield made
+            finally:
+                await made.close()
+
+
+def answer(request: ModelRequest) -> Turn:
+    """What the user says last decides it."""
+    if b"Sleep." in request.content and b"was lost" not in request.content:
+        return run("sleep 600")
+    return say("Heard.", delay=600 if b"Hold the place." in request.content else 0)
+
+
+async def sleeping(server: ServerProcess, visit: OpenPage) -> tuple[str, Page]:
+    """A conversation in which a command runs for long, and its page."""
+    async with server.client() as client:
+        made = (await client.post("/api/conversations", json={"initial_user_msg": "Sleep."})).json()["conversation_id"]
+    page = (await visit(f"{server.url}/conversations/{made}")).page
+    await expect(page.get_by_test_id("command-card")).to_contain_text("sleep 600")
+    return made, page
+
+
+def kill_sandboxes(server: ServerProcess) -> None:
+    """Kill whatever works in this server's sandboxes, as when memory runs out."""
+    for folder in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            if folder.readlink().is_relative_to(server.data_dir / "sandboxes"):
+                os.kill(int(folder.parent.name), signal.SIGKILL)
 
 
 async def texts(page: Page) -> list[str]:
@@ -100,6 +128,29 @@ async def test_a_server_that_was_away_makes_what_was_asked_for_meanwhile(
     await server.start()
     await until_phase(home, "ready")
     assert await texts(home) == ["while you were away"]
+
+
+async def test_a_frozen_sandbox_is_told_until_there_is_room_also_after_a_reload(
+    server: ServerProcess, visit: OpenPage
+) -> None:
+    made, page = await sleeping(server, visit)
+    filling = fill(server.data_dir.parent, (RESERVE_MB - 10) * 1024**2)
+    for _ in range(2):
+        await expect(page.get_by_test_id("status-text")).to_have_text("Frozen until there is room on the server's disk")
+        await expect(page.get_by_test_id("frozen")).to_contain_text("then they go on by themselves")
+        await page.reload()
+    filling.unlink()
+    await expect(page.get_by_test_id("frozen")).to_have_count(0)
+    await expect(page.get_by_test_id("status-text")).to_have_text("Working")
+    async with server.client() as client:
+        await client.delete(f"/api/conversations/{made}")
+
+
+async def test_a_sandbox_that_is_lost_is_told_until_there_is_another(server: ServerProcess, visit: OpenPage) -> None:
+    _, page = await sleeping(server, visit)
+    kill_sandboxes(server)
+    await until_phase(page, "ready")
+    await expect(page.get_by_test_id("command-card")).to_contain_text("was lost while this ran")
 
 
 async def test_what_the_browser_could_not_fetch_is_asked_for_again(server: ServerProcess, visit: OpenPage) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import sqlite3
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,8 +18,9 @@ from acp import RequestError
 from agent_core.testing.fake_sandbox import BROKEN, FakeAnswer, FakeBehaviour, FakeRequest, command_result
 from agent_core.testing.model_server import ModelRequest
 from agent_core.testing.model_turns import Turn, call, say
-from drydock_client import DrydockClient, FailedError, LimitError
+from drydock_client import Action, DrydockClient, FailedError, LimitError, Observation
 from server.doors.mcp.conversations import DoorConversations, DoorError
+from server.session.crash_guard import FRUITLESS_LIVES, Life
 from tests.contract.acp.conftest import (
     LIMIT,
     TOKEN,
@@ -216,3 +220,53 @@ async def test_a_frozen_sandbox_is_told_at_every_door_until_there_is_room(lone_d
             filling.unlink()
             commands.goes_on.set()
             await doors.all_finish()
+
+
+async def test_a_lost_sandbox_is_told_at_every_door_and_the_agent_goes_on(lone_desk: Desk, tmp_path: Path) -> None:
+    lone_desk.answer, commands = command_once, Commands()
+    settings = settings_for(lone_desk.model, tmp_path / "data")
+    async with server_with(settings, commands.sandboxes) as lone_desk.url, doors_of(lone_desk) as doors:
+        await doors.ask("Lose it.")
+        await commands.have_begun(3)
+        for sandbox in commands.sandboxes.sandboxes.values():
+            await sandbox.kill()
+        await doors.until_told("The next command starts it again")
+        await doors.all_finish()
+        assert "was lost while this ran" in str(lone_desk.editor.of("tool_call_update")[-1])
+        log = await doors.door.read(doors.ids[1], limit=50, max_chars=20_000, entry_chars=900)
+        assert "was lost while this ran" in str(log.entries)
+        commands.goes_on.set()
+        for ident in doors.ids:
+            sent = await doors.client.send(ident, "Again.")
+            await doors.client.wait(ident, after=sent.id, limit_seconds=LIMIT)
+            found = [event async for event in doors.client.events(ident)]
+            run = [one.id for one in found if isinstance(one, Action) and one.action == "run"]
+            answers = [one for one in found if isinstance(one, Observation) and one.cause in run]
+            assert [one.cause for one in answers] == run
+            assert ["was lost" in one.content for one in answers] == [True, False]
+            assert answers[1].content.startswith("done")
+
+
+async def test_what_is_held_back_is_told_at_every_door_and_goes_on_with_a_message(
+    lone_desk: Desk, tmp_path: Path
+) -> None:
+    desk, settings = lone_desk, settings_for(lone_desk.model, tmp_path / "data")
+    desk.answer = lambda request: say("One moment").then("hang")
+    async with server_at(settings) as desk.url, doors_of(desk) as doors:
+        held = await doors.client.create_conversation(message="Hello?")
+        await doors.client.wait(held.id, until={"running"}, limit_seconds=LIMIT)
+    with contextlib.closing(sqlite3.connect(tmp_path / "data" / "drydock.db")) as database, database:
+        life = json.dumps({"life": asdict(Life(fruitless=FRUITLESS_LIVES))})
+        database.execute("UPDATE conversations SET options = ? WHERE id = ?", (life, held.id))
+    desk.answer = lambda request: say("Hello.")
+    async with server_at(settings) as desk.url, doors_of(desk) as doors:
+        doors.ids = [held.id]
+        await doors.explained("So it is held back")
+        waiting = asyncio.create_task(doors.door.wait(held.id, LIMIT, doors._tell))
+        await desk.limited(desk.conn.load_session(session_id=held.id, cwd=str(desk.folder), mcp_servers=[]))
+        await desk.editor.until(lambda: "So it is held back" in desk.editor.said("agent_thought_chunk"))
+        assert not waiting.done()
+        assert "So it is held back" in str(doors.told)
+        await doors._chat("Go on.", **{"X-Conversation-Id": held.id})
+        assert "Hello." in str(doors.pieces)
+        assert (await waiting).answer == "Hello."
