@@ -52,7 +52,7 @@ def load_skill(path: str | Path) -> Skill:
     try:
         text = _read(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)) from None
+        raise SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)) from error
     if path.name.lower() in THIRD_PARTY:
         return third_party_skill(path.name, text).model_copy(update={"source": str(path)})
     return _completed(skill_from_text(str(path), text))
@@ -198,7 +198,9 @@ def _texts(paths: Iterable[Path], report: LeftOutReport) -> dict[str, str]:
         try:
             texts[str(path)] = _read(path)
         except (OSError, UnicodeDecodeError) as error:
-            report(SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)))
+            problem = SkillValidationError(f"{path}: cannot be read: {error}", path=str(path))
+            problem.__cause__ = error
+            report(problem)
     return texts
 
 
@@ -239,7 +241,7 @@ def _servers(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(_read(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)) from None
+        raise SkillValidationError(f"{path}: cannot be read: {error}", path=str(path)) from error
     if not isinstance(found, dict):
         problem = f"must be a JSON object, with mcpServers in it, not {type(found).__name__}"
         raise SkillValidationError(f"{path}: {problem}", path=str(path))

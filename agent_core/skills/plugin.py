@@ -75,8 +75,9 @@ def _agents(folder: Path) -> list[AgentDefinition]:
 def _object(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
+    text = _text(path)
     try:
-        found = json.loads(_text(path))
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SkillValidationError(f"{path}: is no JSON: {error}") from None
     if not isinstance(found, dict):
@@ -90,4 +91,4 @@ def _text(path: Path) -> str:
             raise OSError(f"it has more than {MAX_FILE_BYTES} bytes")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SkillValidationError(f"{path}: cannot be read: {error}") from None
+        raise SkillValidationError(f"{path}: cannot be read: {error}") from error

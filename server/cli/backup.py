@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -59,7 +59,7 @@ def backup(
         reserve = settings.disk_reserve_mb * MEGABYTE if _same_disk(target, data_dir) else 0
         made = Backup(source, with_key=with_key, say=tell, workspaces=workspaces, reserve=reserve)
         try:
-            end, size = _write(made, target, data_dir, replace=replace)
+            target, (end, size) = _write(made, target, data_dir, replace=replace, kept=kept)
         except OSError as error:
             raise BackupError(f"the backup {target} cannot be written ({error.strerror or error})") from error
     _note(data_dir, target, size)
@@ -129,7 +129,11 @@ class KeptBackups:
         self._prefix = f"drydock-{instance_id}-"
 
     def next(self) -> Path:
-        return self._folder / f"{self._prefix}{datetime.now(UTC):%Y%m%dT%H%M%SZ}.drydock"
+        """A name that is free: of this second, or of the first one after it that has no backup."""
+        at = datetime.now(UTC)
+        while (path := self._folder / f"{self._prefix}{at:%Y%m%dT%H%M%SZ}.drydock").exists():
+            at += timedelta(seconds=1)
+        return path
 
     def remove_older(self, newest: Path) -> None:
         """Remove those beyond the number; what is named otherwise stays.
@@ -146,7 +150,10 @@ class KeptBackups:
                 say(f"{old} is older than the {self._keep} that are kept, and cannot be removed: {error.strerror}")
 
 
-def _write(made: Backup, file: Path, data_dir: Path, *, replace: bool) -> BackupMade:
+def _write(
+    made: Backup, file: Path, data_dir: Path, *, replace: bool, kept: KeptBackups | None
+) -> tuple[Path, BackupMade]:
+    """Write it; returns what it is called then, which is another name where one of `kept` is taken meanwhile."""
     if file == STANDARD:
         if sys.stdout.isatty():
             raise BackupError("a backup is nothing to look at; send the output into a file or another program")
@@ -154,7 +161,7 @@ def _write(made: Backup, file: Path, data_dir: Path, *, replace: bool) -> Backup
             give_to_owner(copy, data_dir)  # who else could remove what a kill leaves of it?
             done = made.write(sys.stdout.buffer, copy, is_beside=False)
         sys.stdout.flush()
-        return done
+        return file, done
     if file.is_dir():
         raise BackupError(f"{file} is a folder; name a file in it, or say with --keep how many are to stay there")
     if not file.parent.is_dir():
@@ -168,10 +175,12 @@ def _write(made: Backup, file: Path, data_dir: Path, *, replace: bool) -> Backup
         target.flush()
         os.fsync(target.fileno())
         if not replace and file.exists():
-            raise BackupError(f"{file} was made meanwhile; name another file, or have it replaced with --force")
+            if kept is None:
+                raise BackupError(f"{file} was made meanwhile; name another file, or have it replaced with --force")
+            file = kept.next()
         path.replace(file)
         sync_folder(file.parent)
-    return done
+    return file, done
 
 
 @contextmanager

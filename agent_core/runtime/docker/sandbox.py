@@ -129,13 +129,12 @@ class DockerSandbox:
         await self._networks.ensure(self.spec)  # on its own time: the first one has a border to be set
         try:
             async with asyncio.timeout(limit) as clock:
-                status = await self._present() if self._known else SandboxStatus.ABSENT
-                if status is SandboxStatus.ABSENT:
-                    status = await self._create(progress, clock)
-                if self._known or not self._creation:
-                    await self._settle_in_network()
-                await self._bring_up(status)
-                self._fresh = await self._connect()
+                try:
+                    self._fresh = await self._brought_up(progress, clock)
+                except _EndedError:
+                    if not self.survived:
+                        raise
+                    self._fresh = await self._brought_up(progress, clock)  # it was about to end when it was found
         except _EndedError as end:
             raise await self._failure(end.reason, end.code) from end
         except TimeoutError:
@@ -146,6 +145,15 @@ class DockerSandbox:
             logger.warning("conversation %s: %s", self.spec.conversation_id, warning)
             progress(NETWORK_WARNING, warning)
         progress("STATUS$RUNTIME_STARTED", "The sandbox runs")
+
+    async def _brought_up(self, progress: Progress, clock: asyncio.Timeout) -> RunnerStream:
+        status = await self._present() if self._known else SandboxStatus.ABSENT
+        if status is SandboxStatus.ABSENT:
+            status = await self._create(progress, clock)
+        if self._known or not self._creation:
+            await self._settle_in_network()
+        await self._bring_up(status)
+        return await self._connect()
 
     async def attach(self) -> Attachment:
         fresh, self._fresh = self._fresh, None

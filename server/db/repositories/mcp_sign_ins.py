@@ -6,7 +6,7 @@ import hashlib
 import logging
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import DrydockError
@@ -54,6 +54,10 @@ class McpSignInRepository(SealedRepository):
     async def save(self, sign_in: ServerSignIn, user_id: str = "") -> None:
         """Keep it durably, in place of an earlier one; `TooManySignInsError`."""
         await self._change(user_id, sign_in, {})
+
+    async def remove(self, server: str, user_id: str = "") -> None:
+        """Forget it durably, with what was begun there."""
+        await self._writer.execute(delete(table).where(_is(user_id, sign_in_id(server))))
 
     async def begin(self, sign_in: ServerSignIn, state: str, pending: str, user_id: str = "") -> None:
         """Keep, beside a sign-in that is there already or else this one, what is to be found again by its state.

@@ -157,14 +157,21 @@ class McpSignIns:
         return Ending(found.user_id, begun.conversation_id)
 
     async def sign_out(self, user_id: str, name: str) -> bool:
-        """Forget the tokens; whether they were revoked where they came from.
+        """Forget the tokens, and with them a server that is none of the user's any more.
 
-        Raises `SignInUnknownError`, or `SignInError` where they are forgotten here only.
+        Returns whether they were revoked where they came from. Raises `SignInUnknownError`, or `SignInError` where they
+        are forgotten here only.
         """
-        for sign_in in await self._database.mcp_sign_ins.all(user_id):
-            if sign_in_id(sign_in.server) == name and sign_in.grant is not None:
-                return await self.of(user_id).sign_out(sign_in.server)
-        raise SignInUnknownError("you are not signed in there")
+        kept = await self._database.mcp_sign_ins.all(user_id)
+        known = next((one for one in kept if sign_in_id(one.server) == name), None)
+        is_users = name in await self._configured(user_id)
+        if known is None or (known.grant is None and is_users):
+            raise SignInUnknownError("you are not signed in there")
+        try:
+            return await self.of(user_id).sign_out(known.server)
+        finally:
+            if not is_users:
+                await self._database.mcp_sign_ins.remove(known.server, user_id)
 
     async def _configured(self, user_id: str) -> dict[str, McpServer]:
         user = await self._database.settings.get(user_id)

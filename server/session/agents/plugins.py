@@ -291,7 +291,7 @@ class Plugins:
             raise PluginError(str(error)) from error
         except OSError as error:
             if is_of_disk(error):
-                raise file_error("its files cannot be unpacked", error) from error
+                raise file_error("its files cannot be unpacked or read", error) from error
             raise PluginError(f"its files cannot be read: {error.strerror or error}") from error
         if not _NAME.fullmatch(made.stored.name):
             raise PluginError(
@@ -325,14 +325,14 @@ class Plugins:
         except (SkillValidationError, OSError, EOFError, tarfile.TarError, zlib.error) as error:
             if isinstance(error, OSError) and is_of_disk(error):
                 # No conversation begins without a plugin's hooks because the disk is full.
-                raise file_error(f"The files of the plugin {stored.name} cannot be unpacked", error) from error
+                raise file_error(f"The files of the plugin {stored.name} cannot be unpacked or read", error) from error
             # An earlier version took it, or what was stored is damaged.
             target = f"{FOLDER}/{stored.name}"
             problem = SkillValidationError(f"plugin {stored.name}: {error}", path=target)
             return InstalledPlugin(stored, None, (problem,), self._folder(stored)), 0
 
     def _read_strictly(self, stored: StoredPlugin, fetched: Fetched) -> InstalledPlugin:
-        """The plugin in these files, under its own name; `SkillValidationError`: they are none."""
+        """The plugin in these files, under its own name; `SkillValidationError`: they are none; `OSError`."""
         problems: list[SkillValidationError] = []
         with tempfile.TemporaryDirectory(prefix=PLUGIN_SCRATCH, dir=self._scratch) as scratch:
             folder = Path(scratch).resolve() / stored.name
@@ -343,8 +343,10 @@ class Plugins:
             try:
                 parts = PluginParts.read(folder, problems.append)
             except SkillValidationError as error:
+                _refuse_fault_of_disk([*problems, error])
                 text = str(error).replace(f"{folder}/", "").replace(str(folder), stored.name)
                 raise SkillValidationError(text) from None
+            _refuse_fault_of_disk(problems)
             name = parts.plugin.name
             target = f"{FOLDER}/{name}"
             moved = _without_secrets(parts.moved(folder, target))
@@ -396,6 +398,13 @@ def source_of(url: str, ref: str, path: str) -> PluginSource:
         return PluginSource.checked(url, ref, path)
     except ValueError as error:
         raise PluginError(str(error)) from error
+
+
+def _refuse_fault_of_disk(problems: Sequence[SkillValidationError]) -> None:
+    """Raise the first `OSError` that says more of the disk than of the plugin: what it brings is not known then."""
+    for problem in problems:
+        if isinstance(problem.__cause__, OSError) and is_of_disk(problem.__cause__):
+            raise problem.__cause__
 
 
 def _credentials(source: PluginSource, user: StoredSettings | None, server: Settings) -> Credentials | None:

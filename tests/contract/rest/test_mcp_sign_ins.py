@@ -200,6 +200,18 @@ async def test_signing_out_revokes_the_tokens_and_the_server_wants_a_sign_in_aga
         assert await state_of(server, tools) == "wanted"
 
 
+async def test_what_is_signed_out_of_and_not_configured_any_more_is_not_listed_for_ever(server: Server) -> None:
+    async with guarded_tools() as tools:
+        await configure(server, tools)
+        await sign_in(server, tools)
+        await server.post("/api/settings", json={"mcp_config": THREE_EMPTY_LISTS})
+        assert await state_of(server, tools) == "signed_in"
+        path = f"{LISTED}/{sign_in_id(tools.url)}"
+        assert (await server.client.delete(path)).json() == {"revoked": True, "message": ""}
+        assert (await server.get(LISTED)).json() == {"results": []}
+        assert (await server.client.delete(path)).status_code == 404
+
+
 async def test_a_server_without_a_key_is_listed_before_it_was_asked_and_one_with_a_key_is_not(server: Server) -> None:
     async with guarded_tools() as tools, guarded_tools() as keyed:
         servers = [{"url": f"{tools.url}?key=in-the-address"}, {"url": keyed.url, "api_key": "k"}]

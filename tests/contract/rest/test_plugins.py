@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -646,6 +647,25 @@ async def test_what_is_stored_of_a_plugin_and_cannot_be_read_is_told_and_stops_n
         shown = {one["name"]: bool(one["problems"]) for one in await listed(server)}
         assert shown == {"cut": True, "none": True, "other": True, "tools": True}
         assert (await server.client.delete("/api/plugins/none")).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["plugin.json", "SKILL.md"])
+async def test_a_plugin_that_the_servers_disk_does_not_read_is_not_called_none(
+    make_server: MakeServer, tools: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    opened = Path.open
+
+    def read(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if path.name == name and "w" not in mode:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return opened(path, mode, *arguments, **options)
+
+    async with make_server() as server:
+        monkeypatch.setattr(Path, "open", read)
+        status, told = await install(server, tools)
+        assert (status, "Input/output error" in str(told), "is no plugin" in str(told)) == (503, True, False)
+        monkeypatch.undo()
+        assert (await install(server, tools))[0] == 201
 
 
 async def test_an_operators_plugin_that_cannot_be_fetched_is_not_asked_for_by_each_conversation(

@@ -17,6 +17,7 @@ from agent_core.runtime.docker import engine as engine_module
 from agent_core.runtime.docker import heartbeat
 from agent_core.runtime.docker.engine import DockerEngine, EngineUnavailableError
 from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.testing.sandbox_contract import LIMITS, SandboxKit, eventually, output, run
 from tests.bad_engine import BadEngine, bad_engine
 
@@ -146,6 +147,27 @@ async def test_an_engine_that_restarts_and_takes_its_containers_along_costs_the_
     assert await output(sandbox, "cat file; wc -l < count") == "kept\n1"
     with pytest.raises(SandboxLostError, match="in part"):
         await run(sandbox, "echo x >> count", key="first:1")
+
+
+async def test_a_container_that_ends_just_when_it_is_found_is_started_again(
+    kit: SandboxKit, engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kit.connect()
+    await output(first, "echo kept > file")
+    await first.close()
+    second = kit.connect(state=dict(first.sandbox.state))
+    look = second.sandbox._present  # type: ignore[attr-defined]
+
+    async def found_and_gone() -> SandboxStatus:
+        monkeypatch.setattr(second.sandbox, "_present", look)
+        found: SandboxStatus = await look()
+        engine.kill(second.sandbox.state["container"])
+        await eventually(lambda: engine.inspect_container(second.sandbox.state["container"])["State"]["ExitCode"])
+        return found
+
+    monkeypatch.setattr(second.sandbox, "_present", found_and_gone)
+    assert await output(second, "cat file") == "kept"
+    assert not second.sandbox.survived
 
 
 async def test_an_engine_that_is_away_is_waited_for(kit: SandboxKit, bad: BadEngine) -> None:

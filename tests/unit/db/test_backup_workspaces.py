@@ -13,6 +13,7 @@ from agent_core.errors import SandboxError
 from agent_core.runtime.workspace_archive import WritableFile
 from agent_core.testing.store_contract import new_events
 from server.cli import main
+from server.cli.backup import KeptBackups
 from server.db import workspace_copies
 from server.db.backup import Backup, BackupEnd, BackupSource
 from server.db.database import open_database
@@ -177,6 +178,11 @@ def test_so_many_backups_of_this_server_are_kept_and_all_other_files(
     assert set(found) == {*others, older[-1], new}
     restored(out / new, tmp_path / "new")
     assert rows_of(tmp_path / "new") == rows_of(data)
+    # One of the same second has the next one's name.
+    free = KeptBackups(out, name, 1).next()
+    free.touch()
+    assert KeptBackups(out, name, 1).next() > free
+    free.unlink()
     # One without the workspaces that it should have is no reason to remove one that has them.
     (out / new).rename(out / older[0])
     assert main(["backup", *common, "--keep", "1", "--workspaces"]) == 1
