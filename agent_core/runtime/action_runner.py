@@ -344,7 +344,7 @@ class ActionRunner:
             touched = DeclaredResources(declared=True) if waits_itself else definition.declared_resources(action.action)
             turn = self._locks.turn(definition.name, touched)
             if definition.journaled:  # before the hooks, too, which run in the sandbox
-                await self._sandbox.until_let()
+                await self._sandbox.until_thawed()
             if hooks is not None and (refused := await hooks.before(action)) is not None:
                 return refused
             async with turn:

@@ -215,11 +215,11 @@ class SandboxLifecycleContract:
         gaps = "NR > 1 && $1 - last > longest {longest = $1 - last} {last = $1} END {print longest}"
         assert float(await output(sandbox, f"awk '{gaps}' ticks")) > 0.4
 
-    async def test_one_that_is_held_stays_frozen_while_its_files_are_read(self, kit: SandboxKit) -> None:
+    async def test_what_is_frozen_for_want_of_room_stays_so_while_its_files_are_read(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
         loop = "while :; do echo tick >> ticks; sleep 0.01; done"
         await output(sandbox, f"git init -q .; ({loop}) & until test -s ticks; do sleep 0.01; done")
-        await sandbox.hold("The disk is nearly full.")
+        await sandbox.freeze("The disk is nearly full.")
         file = f"{sandbox.working_dir}/ticks"
         ticks = (await sandbox.request("file.read", {"path": file})).blob
         assert "ticks" in str((await sandbox.request("git.status", {"directory": "", "since": "commit"})).result)

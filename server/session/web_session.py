@@ -380,7 +380,7 @@ class WebSession:
             return
         self._frozen = problem
         try:
-            await agent.sandbox.hold(problem)
+            await agent.sandbox.freeze(problem)
         except DrydockError as error:
             self._trouble(Trouble.SANDBOX_NOT_STOPPED, f"its sandbox could not be frozen: {error}")
         agent.stream.publish(StatusNotice(DISK_RESERVE, problem, "error"))

@@ -63,7 +63,7 @@ class RemoteSandbox:
     async def lookup(self, key: str) -> KeyState:
         return "unknown"
 
-    async def until_let(self) -> None:
+    async def until_thawed(self) -> None:
         """Its server waits."""
 
     async def ack(self, keys: Iterable[str]) -> None:

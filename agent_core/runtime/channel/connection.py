@@ -72,7 +72,7 @@ class ConversationSandbox(SandboxAccess, Protocol):
         ``unknown``: it never began. ``lost``: there is no sandbox, or it was started since.
         """
 
-    async def until_let(self) -> None:
+    async def until_thawed(self) -> None:
         """Wait while it is frozen for want of room; raises `SandboxError`, which says why, after a day."""
 
     async def ack(self, keys: Iterable[str]) -> None:
@@ -102,9 +102,9 @@ class SandboxConnection:
         self._limits = limits or ConnectionLimits()
         self._listeners: list[Progress] = [] if on_status is None else [on_status]
         self._paused = False
-        self._held = ""  # why it is to stay frozen
-        self._let = asyncio.Event()
-        self._let.set()
+        self._frozen_for = ""  # why it is to stay frozen
+        self._is_thawed = asyncio.Event()
+        self._is_thawed.set()
         self._closed = False  # nothing is brought up any more
         self._channel: RunnerChannel | None = None
         self._bringing_up: asyncio.Task[RunnerChannel] | None = None
@@ -159,8 +159,8 @@ class SandboxConnection:
     ) -> RunnerReply:
         """See `SandboxAccess.request`. A request without a key gets one, unless it may be repeated.
 
-        While it is held, what only reads is answered all the same; what has a key, as an action has, waits for the end
-        of that; anything else is refused.
+        While it is frozen for want of room, what only reads is answered all the same; what has a key, as an action has,
+        waits for the end of that; anything else is refused.
         """
         limit = self._limits.request_seconds if limit_seconds is None else limit_seconds
         if key is not None or op in _REPEATABLE:
@@ -217,20 +217,20 @@ class SandboxConnection:
             channel.suspended = True
         await self.sandbox.pause()
 
-    async def hold(self, reason: str) -> None:
+    async def freeze(self, reason: str) -> None:
         """Pause it until `resume`, whatever is asked of it meanwhile."""
-        self._held = reason
-        self._let.clear()
+        self._frozen_for = reason
+        self._is_thawed.clear()
         await self.pause()
 
-    async def until_let(self) -> None:
+    async def until_thawed(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.frozen_seconds):
-                await self._let.wait()
-        self._refuse_if_held()
+                await self._is_thawed.wait()
+        self._refuse_if_frozen()
 
     async def resume(self) -> None:
-        self._let_go_on()
+        self._unfreeze()
         if self._paused:
             await self._ready(revive=True)
 
@@ -241,14 +241,14 @@ class SandboxConnection:
 
     async def destroy(self) -> None:
         self._closed = True
-        self._let_go_on()
+        self._unfreeze()
         await self._let_go("the sandbox was removed")
         await self.sandbox.destroy()
 
     async def close(self) -> None:
         """Detach from the sandbox; what runs in it goes on, for whoever attaches next."""
         self._closed = True
-        self._let_go_on()
+        self._unfreeze()
         await self._let_go("this server let go of the sandbox")
 
     # --- the channel to its runner ---
@@ -257,7 +257,7 @@ class SandboxConnection:
         """An open channel; all who need one share one attempt, which no caller's cancelling ends."""
         while True:
             self._refuse_if_closed()
-            self._refuse_if_held()
+            self._refuse_if_frozen()
             if (channel := self._usable()) is not None:
                 return channel
             joined = self._bringing_up is not None
@@ -271,7 +271,7 @@ class SandboxConnection:
                 raise SandboxLostError("The sandbox was let go while it started.")
             error = task.exception()
             if error is None:
-                self._refuse_if_held()
+                self._refuse_if_frozen()
                 return task.result()
             if not (joined and revive and isinstance(error, SandboxLostError)):
                 raise error
@@ -280,17 +280,17 @@ class SandboxConnection:
         if self._closed:
             raise SandboxClosedError("The connection to the sandbox is closed.")
 
-    def _refuse_if_held(self) -> None:
-        if self._held:
-            raise SandboxError(self._held, code="disk_reserve")
+    def _refuse_if_frozen(self) -> None:
+        if self._frozen_for:
+            raise SandboxError(self._frozen_for, code="disk_reserve")
 
-    def _let_go_on(self) -> None:
-        self._held = ""
-        self._let.set()
+    def _unfreeze(self) -> None:
+        self._frozen_for = ""
+        self._is_thawed.set()
 
     def _awake(self, op: str) -> RunnerChannel | None:
-        """The channel to what is held for what only reads: its runner is awake, if it was frozen without it."""
-        channel = self._open_channel if self._held and op in _READING else None
+        """For what only reads, the channel to what is frozen: its runner is awake, unless it was frozen with it."""
+        channel = self._open_channel if self._frozen_for and op in _READING else None
         return None if channel is None or channel.suspended else channel
 
     def _brought_up(self, task: asyncio.Task[RunnerChannel]) -> None:
@@ -434,7 +434,7 @@ class SandboxConnection:
         for _ in range(self._limits.attempts):
             try:
                 if waits:
-                    await self.until_let()
+                    await self.until_thawed()
                 channel = self._awake(op) or await self._ready(revive=boot is None or key is None)
             except SandboxLostError as error:
                 if boot is None or isinstance(error, SandboxClosedError):
@@ -564,8 +564,8 @@ class SharedSandbox:
     async def lookup(self, key: str) -> KeyState:
         return await self._sandbox.lookup(key)
 
-    async def until_let(self) -> None:
-        await self._sandbox.until_let()
+    async def until_thawed(self) -> None:
+        await self._sandbox.until_thawed()
 
     async def ack(self, keys: Iterable[str]) -> None:
         await self._sandbox.ack(keys)

@@ -507,11 +507,11 @@ async def test_a_stream_that_drops_for_every_attempt_ends_as_lost() -> None:
             await it.connection.request("file.read", {})
 
 
-async def test_while_it_is_held_actions_wait_reads_are_answered_and_the_rest_is_refused() -> None:
+async def test_while_it_is_frozen_actions_wait_reads_are_answered_and_the_rest_is_refused() -> None:
     async with rig(limits=replace(QUICK, frozen_seconds=0.2)) as it:
         it.sandbox.runner.handlers |= {"processes.freeze": frozen, "processes.thaw": echo}
         await it.connection.request("echo", {})
-        await it.connection.hold("The disk is nearly full.")
+        await it.connection.freeze("The disk is nearly full.")
         ran = len(it.sandbox.runner.ran)
         assert (await it.connection.request("file.read", {"path": "a"})).result["eof"]
         with pytest.raises(SandboxError, match="nearly full") as refused:
@@ -532,7 +532,7 @@ async def test_what_has_begun_in_it_is_not_answered_before_it_goes_on_where_its_
     async with rig() as it:
         running = asyncio.create_task(it.connection.request("shell.run", {}, key="c:1"))
         await it.until_running()
-        await it.connection.hold("The disk is nearly full.")
+        await it.connection.freeze("The disk is nearly full.")
         await it.sandbox.runner.drop()
         it.gate.open.set()
         await asyncio.sleep(0.05)
@@ -540,7 +540,7 @@ async def test_what_has_begun_in_it_is_not_answered_before_it_goes_on_where_its_
         await it.connection.resume()
         assert (await running).result["output"] == "done"
         held = asyncio.create_task(it.connection.request("echo", {}, key="c:2"))
-        await it.connection.hold("The disk is nearly full.")
+        await it.connection.freeze("The disk is nearly full.")
         await it.connection.close()
         with pytest.raises(SandboxClosedError):
             await asyncio.gather(held, it.connection.request("echo", {}, key="c:3"))
