@@ -52,12 +52,8 @@ class McpSignInRepository(SealedRepository):
         return self._read(rows[0]) if rows else None
 
     async def save(self, sign_in: ServerSignIn, user_id: str = "") -> None:
-        """Keep it durably, in place of an earlier one; `TooManySignInsError`."""
+        """Keep it durably, in place of an earlier one, unless it says nothing; `TooManySignInsError`."""
         await self._change(user_id, sign_in, {})
-
-    async def remove(self, server: str, user_id: str = "") -> None:
-        """Forget it durably, with what was begun there."""
-        await self._writer.execute(delete(table).where(_is(user_id, sign_in_id(server))))
 
     async def begin(self, sign_in: ServerSignIn, state: str, pending: str, user_id: str = "") -> None:
         """Keep, beside a sign-in that is there already or else this one, what is to be found again by its state.
@@ -94,6 +90,9 @@ class McpSignInRepository(SealedRepository):
         values = {"updated_at": utc_now(), **further}
 
         async def apply(connection: AsyncConnection) -> None:
+            if not (keeps_known or sign_in.is_wanted or sign_in.grant is not None):
+                await connection.execute(delete(table).where(_is(user_id, name)))
+                return
             known = {} if keeps_known else {"sealed": sealed}
             done = await connection.execute(update(table).where(_is(user_id, name)).values(**values, **known))
             if done.rowcount:

@@ -171,7 +171,7 @@ class McpSignIns:
             return await self.of(user_id).sign_out(known.server)
         finally:
             if not is_users:
-                await self._database.mcp_sign_ins.remove(known.server, user_id)
+                await self._database.mcp_sign_ins.save(ServerSignIn(server=known.server), user_id)
 
     async def _configured(self, user_id: str) -> dict[str, McpServer]:
         user = await self._database.settings.get(user_id)
