@@ -36,6 +36,9 @@ _SETTINGS: Final = {
     "max_connections": "60",
     "log_min_messages": "fatal",
 }
+_LOCALE: Final = ("--locale-provider", "icu", "--icu-locale", "en-US", "--locale", "C.UTF-8")
+"""Text is in the order of a language, as in most clusters, and not in that of its bytes."""
+
 _ACCESS: Final = """
 local all locked scram-sha-256
 host all locked 127.0.0.1/32 scram-sha-256
@@ -62,7 +65,7 @@ class Cluster:
         if self._user is not None:
             account = pwd.getpwnam(self._user)
             os.chown(self._folder, account.pw_uid, account.pw_gid)
-        words = ["--username", USER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8"]
+        words = ["--username", USER, "--auth", "trust", "--encoding", "UTF8", *_LOCALE]
         self._run("initdb", "-D", str(self.data), *words, "--no-sync", "--no-instructions")
         (self.data / "pg_hba.conf").write_text(_ACCESS)
 
@@ -145,7 +148,7 @@ class Cluster:
             self._shared = str(engines.write.url.database)
         # Faster than to make one, and than TRUNCATE, while there are few rows.
         await self.run(*(f"DELETE FROM {name}" for name in metadata.tables), database=self._shared)  # noqa: S608
-        return self.url(self._shared)
+        return self.url(self._shared, tcp=True)
 
     async def new_database(self, template: str = "template1") -> str:
         """Make an empty database, or one like `template`, to which nobody is connected; returns its name."""

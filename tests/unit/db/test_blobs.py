@@ -14,6 +14,7 @@ from agent_core.events.serialization import from_payload
 from agent_core.testing.store_contract import new_events, payloads
 from server.db.blobs import FolderBlobStore, PayloadLostError, folder_name
 from server.db.database import BLOB_FOLDER, Database, open_database
+from tests.unit.db.conftest import only_sqlite
 from tests.waiting import until
 
 
@@ -115,6 +116,7 @@ async def test_a_payload_that_the_disk_does_not_read_is_no_lost_one(database: Da
         await database.events.read("log")
 
 
+@only_sqlite
 async def test_what_others_have_put_into_a_row_is_passed_over(database: Database) -> None:
     await database.events.append("log", new_events("a", "b", "c", "d"))
     for number, value in enumerate(("'no json'", "NULL", "x'ff00'", "17")):

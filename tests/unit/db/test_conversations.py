@@ -14,6 +14,7 @@ from server.db.engine import DatabaseSettings
 from server.db.errors import ConversationExistsError, DatabaseError, InvalidPageError
 from server.db.repositories.conversations import ConversationRecord
 from tests.unit.db.another_program import another_program
+from tests.unit.db.conftest import only_sqlite
 from tests.waiting import until
 
 START = datetime(2025, 11, 21, 12, tzinfo=UTC)
@@ -194,6 +195,7 @@ async def test_a_touch_does_not_overtake_a_later_update(tmp_path: Path) -> None:
         assert await database.conversations.get("full") == replace(FULL, llm_model="new", prompt_tokens=5)
 
 
+@only_sqlite
 async def test_touches_that_cannot_be_written_are_tried_again(database: Database) -> None:
     await database.conversations.create(FULL)
     with another_program(database) as other:
@@ -242,6 +244,7 @@ async def test_deleting_takes_the_log_along_and_fences_its_owner_off(database: D
     assert await database.events.append("full", new_events("b"), epoch=await database.events.claim("full")) == 0
 
 
+@only_sqlite
 async def test_pages_are_found_through_an_index(database: Database) -> None:
     async def listing(**values: str) -> str:
         condition = "".join(f" AND {name} = :{name}" for name in values)

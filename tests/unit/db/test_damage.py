@@ -18,8 +18,10 @@ from server.db.errors import DatabaseError, DatabaseUnreadableError
 from server.db.repositories.conversations import ConversationRecord, damaged_records
 from server.db.repositories.user_settings import StoredSettings
 from server.errors import status_of
+from tests.unit.db.conftest import only_sqlite
 
 
+@only_sqlite
 @pytest.mark.parametrize("change", ["options = '{bad'", "sandbox = '17'", "created_at = 'never'", "pr_number = '{'"])
 async def test_one_damaged_record_does_not_hide_the_others(change: str, database: Database) -> None:
     for name in ("good", "bad"):
@@ -37,6 +39,7 @@ async def test_one_damaged_record_does_not_hide_the_others(change: str, database
     assert left is not None, "for whoever deletes it"
 
 
+@only_sqlite
 @pytest.mark.parametrize("document", ["{bad", '{"language": 17, "llm_model": "m"}', "17"])
 async def test_nobody_works_with_damaged_settings_and_they_can_be_saved_again(
     document: str, database: Database

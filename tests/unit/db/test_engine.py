@@ -18,6 +18,7 @@ from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.db.errors import DatabaseError
 from server.db.reads import ThreadedReads
 from server.errors import status_of
+from tests.unit.db.conftest import only_sqlite
 
 
 async def test_readers_that_go_away_cost_no_connection(database: Database) -> None:
@@ -62,6 +63,7 @@ async def test_a_read_that_has_no_turn_in_time_says_so_and_is_counted_and_the_ne
     await engines.dispose()
 
 
+@only_sqlite
 async def test_a_loop_that_is_held_up_takes_no_reader_away_from_others(database: Database) -> None:
     """Each read is done, and its connection free, before the loop hears of it: all are done while it stands still."""
     await database.events.append("log", new_events("a"))

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import select
 
 from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
 from server.db.repositories.user_settings import StoredSettings
+from server.db.tables import settings as table
 from tests.unit.db.another_program import another_program
 from tests.unit.db.conftest import save_settings
 
@@ -99,12 +101,12 @@ async def test_secrets_of_a_lost_key_count_as_not_set(tmp_path: Path, caplog: py
 
 async def test_a_secret_cannot_be_moved_to_another_field_or_user(database: Database) -> None:
     await save_settings(database, SETTINGS, "ann")
-    [[document]] = await database.engines.fetch("SELECT document FROM settings")
-    moved = json.loads(document)
+    [[document]] = await database.engines.select(select(table.c.document))
+    moved = dict(document)
     moved["search_api_key"] = moved["llm_api_key"]
     await save_settings(database, StoredSettings(), "eve")
     overwrite(database, "ann", moved)
-    overwrite(database, "eve", json.loads(document))
+    overwrite(database, "eve", document)
     anns, eves = await database.settings.get("ann"), await database.settings.get("eve")
     assert anns is not None
     assert (anns.llm_api_key, anns.search_api_key) == (SETTINGS.llm_api_key, None)
@@ -114,6 +116,6 @@ async def test_a_secret_cannot_be_moved_to_another_field_or_user(database: Datab
 
 async def test_a_field_of_a_newer_version_is_left_out(database: Database) -> None:
     await save_settings(database, SETTINGS)
-    [[document]] = await database.engines.fetch("SELECT document FROM settings")
-    overwrite(database, "", json.loads(document) | {"newer": 1})
+    [[document]] = await database.engines.select(select(table.c.document))
+    overwrite(database, "", document | {"newer": 1})
     assert await database.settings.get() == SETTINGS

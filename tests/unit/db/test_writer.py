@@ -21,6 +21,7 @@ from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
 from server.db.writer import Record, Writer
 from tests.unit.db.another_program import another_program
+from tests.unit.db.conftest import only_sqlite
 
 SMALL = Record("MessageEvent", "user", None, 0, 1, None, b"x")
 
@@ -35,6 +36,7 @@ async def limit_pages(database: Database, *, spare: int) -> None:
     await database.writer.change(apply)
 
 
+@only_sqlite
 async def test_a_full_disk_fails_the_append_with_a_clear_message_and_the_log_goes_on(database: Database) -> None:
     await database.events.append("log", new_events("a"))
     await limit_pages(database, spare=10)
@@ -46,6 +48,7 @@ async def test_a_full_disk_fails_the_append_with_a_clear_message_and_the_log_goe
     assert await payloads(database.events, "log") == [b"a", b"b", b"x" * 500_000]
 
 
+@only_sqlite
 async def test_a_full_disk_fails_all_of_one_batch_and_none_of_the_next(database: Database) -> None:
     await database.events.append("a", new_events("a"))
     await limit_pages(database, spare=10)
@@ -56,6 +59,7 @@ async def test_a_full_disk_fails_all_of_one_batch_and_none_of_the_next(database:
     assert await asyncio.gather(*(database.events.append(log, new_events("y")) for log in ("a", "b", "c"))) == [1, 0, 0]
 
 
+@only_sqlite
 async def test_an_append_of_thousands_of_events_on_a_full_disk_leaves_nothing_behind(database: Database) -> None:
     await database.events.append("log", new_events("a"))
     await limit_pages(database, spare=10)
@@ -65,6 +69,7 @@ async def test_an_append_of_thousands_of_events_on_a_full_disk_leaves_nothing_be
     assert await database.events.append("log", new_events("b")) == 1
 
 
+@only_sqlite
 async def test_a_locked_database_fails_the_append_and_names_the_cause(database: Database) -> None:
     with another_program(database) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -76,6 +81,7 @@ async def test_a_locked_database_fails_the_append_and_names_the_cause(database: 
     assert await database.events.append("log", new_events("b")) == 0
 
 
+@only_sqlite
 async def test_a_database_whose_file_was_removed_takes_nothing_more_and_says_so(database: Database) -> None:
     await database.events.append("log", new_events("before"))
     file = database.data_dir / DATABASE_FILE
@@ -124,7 +130,8 @@ async def test_events_that_another_process_stored_are_gone_around_without_an_err
     with another_program(database) as other:
         other.execute(
             "INSERT INTO events (conversation_id, id, kind, source, timestamp, size, payload) "
-            "VALUES ('log', 1, 'MessageEvent', 'user', 0, 5, x'746865697273')"
+            "VALUES ('log', 1, 'MessageEvent', 'user', 0, 5, ?)",
+            (b"theirs",),
         )
     mine = database.events.append("log", new_events("b"))
     others = [database.events.append(f"log-{i}", new_events("x")) for i in range(5)]
