@@ -9,6 +9,7 @@ import pytest
 
 from agent_core.events.event import utc_now
 from server.db.database import Database, open_database
+from server.db.engine import DatabaseSettings
 from server.db.repositories.idempotency_keys import RETENTION, Attempt, IdempotencyKeys
 from server.errors import KeyInUseError, KeyReusedError
 
@@ -75,10 +76,10 @@ async def test_the_order_of_fields_makes_no_other_request(database: Database) ->
     assert len(work.attempts) == 1
 
 
-async def test_keys_outlive_the_process(tmp_path: Path) -> None:
+async def test_keys_outlive_the_process(tmp_path: Path, database_settings: DatabaseSettings) -> None:
     work = Work()
     for _ in range(2):
-        async with open_database(tmp_path) as database:
+        async with open_database(tmp_path, database_settings) as database:
             assert await once(database.idempotency_keys, work) == {"made": "a"}
     assert len(work.attempts) == 1
 

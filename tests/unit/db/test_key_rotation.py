@@ -14,6 +14,7 @@ from server.auth.secrets import SecretBox, SecretKeyError
 from server.cli import main
 from server.cli.rotate_key import rotate_key
 from server.db.database import DATABASE_FILE, KEY_FILE, Database, open_database
+from server.db.engine import DatabaseSettings
 from server.db.errors import InstanceRunningError
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.user_settings import ProviderToken, StoredSettings
@@ -36,9 +37,9 @@ SIGN_IN = ServerSignIn(server="https://example.com/mcp", scope="read", is_wanted
 ANN = "ann"
 
 
-async def fill(data_dir: Path) -> bytes:
+async def fill(data_dir: Path, settings: DatabaseSettings | None = None) -> bytes:
     """A data folder with secrets of every kind in it; returns its key file."""
-    async with open_database(data_dir) as database:
+    async with open_database(data_dir, settings) as database:
         await save_settings(database, SETTINGS)
         await save_settings(database, SETTINGS, ANN)
         await database.user_secrets.create("API_KEY", "five", "of the shop", ANN)
@@ -68,58 +69,66 @@ async def check_everything_is_readable(database: Database) -> None:
         assert record.options["other"] == "v1"
 
 
-async def rotated(data_dir: Path) -> Rotation:
-    async with open_database(data_dir) as database:
+async def rotated(data_dir: Path, settings: DatabaseSettings) -> Rotation:
+    async with open_database(data_dir, settings) as database:
         return await rotate(database.writer, database.secrets, data_dir / KEY_FILE)
 
 
-async def test_everything_is_readable_with_the_new_key_and_the_old_one_is_refused(tmp_path: Path) -> None:
-    old = await fill(tmp_path)
-    assert await rotated(tmp_path) == Rotation(sealed=12, unreadable=0)
+async def test_everything_is_readable_with_the_new_key_and_the_old_one_is_refused(
+    tmp_path: Path, database_settings: DatabaseSettings
+) -> None:
+    old = await fill(tmp_path, database_settings)
+    assert await rotated(tmp_path, database_settings) == Rotation(sealed=12, unreadable=0)
     new = (tmp_path / KEY_FILE).read_bytes()
     assert new != old
     assert (tmp_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / f"{KEY_FILE}.next").exists()
-    async with open_database(tmp_path) as database:
+    async with open_database(tmp_path, database_settings) as database:
         await check_everything_is_readable(database)
     (tmp_path / KEY_FILE).write_bytes(old)
     with pytest.raises(SecretKeyError, match="is not the one"):
-        async with open_database(tmp_path):
+        async with open_database(tmp_path, database_settings):
             pytest.fail("it was opened")
 
 
-async def test_a_rotation_that_was_killed_after_all_was_sealed_is_finished_by_the_next_start(tmp_path: Path) -> None:
-    old = await fill(tmp_path)
-    await rotated(tmp_path)
+async def test_a_rotation_that_was_killed_after_all_was_sealed_is_finished_by_the_next_start(
+    tmp_path: Path, database_settings: DatabaseSettings
+) -> None:
+    old = await fill(tmp_path, database_settings)
+    await rotated(tmp_path, database_settings)
     new = (tmp_path / KEY_FILE).read_bytes()
     (tmp_path / KEY_FILE).rename(tmp_path / f"{KEY_FILE}.next")
     (tmp_path / KEY_FILE).write_bytes(old)
     for _ in range(2):
-        async with open_database(tmp_path) as database:
+        async with open_database(tmp_path, database_settings) as database:
             await check_everything_is_readable(database)
         assert (tmp_path / KEY_FILE).read_bytes() == new
         assert not (tmp_path / f"{KEY_FILE}.next").exists()
 
 
-async def test_a_rotation_that_was_killed_before_that_has_changed_nothing(tmp_path: Path) -> None:
-    old = await fill(tmp_path)
+async def test_a_rotation_that_was_killed_before_that_has_changed_nothing(
+    tmp_path: Path, database_settings: DatabaseSettings
+) -> None:
+    old = await fill(tmp_path, database_settings)
     SecretBox.open(tmp_path / f"{KEY_FILE}.next")
-    async with open_database(tmp_path) as database:
+    async with open_database(tmp_path, database_settings) as database:
         await check_everything_is_readable(database)
     assert (tmp_path / KEY_FILE).read_bytes() == old
     assert not (tmp_path / f"{KEY_FILE}.next").exists()
 
 
-async def test_what_the_old_key_cannot_read_is_left_for_the_key_that_can(tmp_path: Path) -> None:
-    lost = await fill(tmp_path)
+async def test_what_the_old_key_cannot_read_is_left_for_the_key_that_can(
+    tmp_path: Path, database_settings: DatabaseSettings
+) -> None:
+    lost = await fill(tmp_path, database_settings)
     (tmp_path / KEY_FILE).unlink()
-    async with open_database(tmp_path) as database:
+    async with open_database(tmp_path, database_settings) as database:
         await database.user_secrets.create("OTHER", "seven", "")
-    assert await rotated(tmp_path) == Rotation(sealed=1, unreadable=12)
-    async with open_database(tmp_path) as database:
+    assert await rotated(tmp_path, database_settings) == Rotation(sealed=1, unreadable=12)
+    async with open_database(tmp_path, database_settings) as database:
         assert (await database.user_secrets.values())["OTHER"].secret == SecretStr("seven")
     (tmp_path / KEY_FILE).write_bytes(lost)
-    async with open_database(tmp_path) as database:
+    async with open_database(tmp_path, database_settings) as database:
         await check_everything_is_readable(database)
 
 

@@ -244,24 +244,26 @@ async def test_a_broken_connection_is_replaced(database: Database) -> None:
     assert await database.events.append("log", new_events("b")) == 1
 
 
-async def test_closing_stores_what_is_pending(tmp_path: Path) -> None:
-    async with open_database(tmp_path) as database:
+async def test_closing_stores_what_is_pending(tmp_path: Path, database_settings: DatabaseSettings) -> None:
+    async with open_database(tmp_path, database_settings) as database:
         pending = [asyncio.create_task(database.events.append("log", new_events(f"{i}"))) for i in range(200)]
         await asyncio.sleep(0)
     assert await asyncio.gather(*pending) == list(range(200))
-    async with open_database(tmp_path) as database:
+    async with open_database(tmp_path, database_settings) as database:
         assert await database.events.last_id("log") == 199
 
 
-async def test_closing_waits_for_a_large_payload_on_its_way(tmp_path: Path) -> None:
-    async with open_database(tmp_path) as database:
+async def test_closing_waits_for_a_large_payload_on_its_way(
+    tmp_path: Path, database_settings: DatabaseSettings
+) -> None:
+    async with open_database(tmp_path, database_settings) as database:
         pending = asyncio.create_task(database.events.append("log", new_events(b"x" * 4_000_000)))
         await asyncio.sleep(0)
     assert await pending == 0
 
 
-async def test_a_closed_store_refuses_appends(tmp_path: Path) -> None:
-    async with open_database(tmp_path) as database:
+async def test_a_closed_store_refuses_appends(tmp_path: Path, database_settings: DatabaseSettings) -> None:
+    async with open_database(tmp_path, database_settings) as database:
         pass
     with pytest.raises(EventStoreError, match="closed"):
         await database.events.append("log", new_events("a"))
