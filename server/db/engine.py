@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.db import postgresql, sqlite
-from server.db.errors import DatabaseError, database_error, is_damage, is_database_failure
+from server.db.errors import DatabaseError, database_error, is_damage, is_database_failure, is_lost
 from server.db.event_rows import EventRow
 from server.db.reads import ANSWER_SECONDS, TURN_SECONDS, PooledReads, Reads, Rows, ThreadedReads
 from server.db.tables import read_json
@@ -23,8 +23,8 @@ _WRITE_CACHE_KIB = 512
 _READ_CACHE_KIB = 256
 """Of each connection; the system keeps the file in memory anyway."""
 
-_DAMAGE_RETRIES = (0.05, 0.2, 0.75)
-"""Seconds before a part that the disk did not read is read again."""
+_RETRIES = (0.05, 0.2, 0.75)
+"""Seconds before it is read again what the disk did not give, or a database server that was just started anew."""
 
 _INSTALL = "pip install 'drydock[postgresql]'"
 
@@ -60,8 +60,9 @@ class DatabaseSettings(BaseModel):
 class Engines:
     """An engine for the writer, the ways to read, and this database's ways to write.
 
-    `check` raises `DatabaseGoneError` where what is written now would be lost. A read runs to its end, whoever waits;
-    `read_failed` is told why one did not succeed.
+    `check` raises `DatabaseGoneError` where what is written now would be lost, and `is_closed` tells of a connection
+    that the database server has ended. A read runs to its end, whoever waits; `read_failed` is told why one did not
+    succeed.
     """
 
     write: AsyncEngine
@@ -69,6 +70,7 @@ class Engines:
     insert_events: InsertEvents
     max_rows: int
     check: Callable[[], None] = lambda: None
+    is_closed: Callable[[AsyncConnection], bool] = lambda _: False
     read_failed: Callable[[Exception], None] = lambda _: None
 
     @property
@@ -99,12 +101,12 @@ class Engines:
 
 
 async def _repeated(read: Callable[[], Awaitable[_T]]) -> _T:
-    """What `read` reads, tried again where the disk did not read a part of the database."""
-    for delay in _DAMAGE_RETRIES:
+    """What `read` reads, tried again where the disk did not read a part, or the connection was lost."""
+    for delay in _RETRIES:
         try:
             return await read()
         except Exception as error:
-            if not is_damage(error):
+            if not (is_damage(error) or (is_lost(error) and not isinstance(error, TimeoutError))):
                 raise
         await asyncio.sleep(delay)
     return await read()
@@ -167,7 +169,7 @@ def _of_postgresql(url: URL, as_writer: dict[str, Any], as_reader: dict[str, Any
     write = create_async_engine(plain, connect_args=writing, **as_writer)
     read = create_async_engine(plain, connect_args=reading, pool_timeout=TURN_SECONDS, **as_reader)
     reads = PooledReads(read, at_once=as_reader["pool_size"])
-    return Engines(write, reads, postgresql.insert_events, postgresql.MAX_ROWS)
+    return Engines(write, reads, postgresql.insert_events, postgresql.MAX_ROWS, is_closed=postgresql.is_closed)
 
 
 def _checked_url(url: URL | str) -> URL:

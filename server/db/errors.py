@@ -70,11 +70,12 @@ _REASONS = {
 }
 
 _LOST: Final = "the connection to the database server was lost, or cannot be made; see that it runs"
+_OF_LOSS: Final = ("08", "25P03", "57P01", "57P02", "57P03", "57P05")
+"""Beginnings of PostgreSQL's codes of a connection that is gone: ended, or never there while the server starts."""
+
 _SQLSTATES: Final = {
-    "08": _LOST,
     "25006": "the database is read-only (a standby, or default_transaction_read_only); make it the primary, or name"
     " that in database_url",
-    "25P03": _LOST,
     "28": "the database server does not let this user in; check user and password in database_url, and pg_hba.conf",
     "3D000": "there is no such database on that server; make it (CREATE DATABASE name ENCODING 'UTF8'), or name"
     " another one in database_url",
@@ -84,7 +85,7 @@ _SQLSTATES: Final = {
     "53100": "the disk of the database server is full; free some space",
     "53300": "the database server has no connection left (max_connections); end some, or allow more",
     "55P03": "another program holds the database locked (an upgrade or a backup, perhaps); stop it or wait",
-    "57": "the database server is going down, starting, or was told to end this; see its log",
+    "57": "the database server was told to end this; see its log",
     "57014": "the database server did not finish this within its time limit (statement_timeout)",
     "58": "the disk of the database server reported an error; check its health and the free space",
     "F0": "the configuration of the database server is damaged; see its log",
@@ -99,6 +100,8 @@ _OUTAGES: Final = ("08", "25006", "25P03", "28", "3D000", "42501", "53", "55P03"
 def explain(error: BaseException) -> str:
     """What a database error means, in words for the user; never the statement or its values."""
     cause = _cause(error)
+    if is_lost(error) and not isinstance(cause, OSError):
+        return _LOST
     if (state := _sqlstate(cause)) is not None:
         return _SQLSTATES.get(state) or _SQLSTATES.get(state[:2]) or f"{type(cause).__name__} ({state})"
     return _sqlite_reason(cause) or _network_reason(cause) or f"{type(cause).__name__}: {cause}"
@@ -151,6 +154,18 @@ def is_locked(error: BaseException) -> bool:
     return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or _sqlstate(error) == "55P03"
 
 
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection to the database server is gone, or cannot be made, or nothing came back in time.
+
+    What was to be stored may be stored, unless its connection could not be made.
+    """
+    cause = _cause(error)
+    if (state := _sqlstate(cause)) is not None:
+        return state.startswith(_OF_LOSS)
+    is_closed = type(cause).__name__ == "InterfaceError" and "closed" in str(cause)
+    return is_closed or _network_reason(cause) is not None
+
+
 def _cause(error: BaseException) -> BaseException:
     return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
 
@@ -171,6 +186,8 @@ def _network_reason(error: BaseException) -> str | None:
         return "the database server did not answer in time"
     if isinstance(error, socket.gaierror):
         return f"the host of the database server has no address ({error.strerror})"
+    if isinstance(error, FileNotFoundError) and error.filename is None:
+        return "there is no socket of the database server; see that it runs, and that database_url names its folder"
     if isinstance(error, ConnectionError):
         return f"the database server cannot be reached ({error.strerror or error}); see that it runs at that address"
     return None

@@ -31,7 +31,7 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
     """Append `rows` in one transaction, except those of conversations that a later epoch owns; returns these."""
     epochs = {row[0]: row[-1] for row in rows}
     async with connection.begin():
-        current = await _owner_epochs(connection, epochs)
+        current = await owner_epochs(connection, epochs)
         fenced = {log for log, epoch in epochs.items() if current.get(log, epoch) > epoch}
         accepted = [_values(row) for row in rows if row[0] not in fenced]
         if accepted:
@@ -44,7 +44,8 @@ def _values(row: EventRow) -> dict[str, object]:
     return values | {"timestamp": from_microseconds(row[5])}
 
 
-async def _owner_epochs(connection: AsyncConnection, logs: Collection[str]) -> dict[str, int]:
+async def owner_epochs(connection: AsyncConnection, logs: Collection[str]) -> dict[str, int]:
+    """The epochs of those of `logs` that have an owner, who keep it until the transaction ends."""
     statement = (
         select(owners.c.conversation_id, owners.c.epoch)
         .where(owners.c.conversation_id.in_(sorted(logs)))

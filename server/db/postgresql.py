@@ -89,6 +89,15 @@ async def wait_for_upgrade(connection: AsyncConnection) -> None:
     await connection.execute(text(_UPGRADE_LOCK))
 
 
+def is_closed(connection: AsyncConnection) -> bool:
+    """Whether the server has ended this connection, as far as is known without asking it."""
+    held = connection.sync_connection
+    if held is None or held.invalidated:
+        return True
+    driver: Any = held.connection.driver_connection
+    return bool(driver.is_closed())
+
+
 async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
     """Append `rows` (at most `MAX_ROWS`) durably in one statement; see `event_rows.insert_events`.
 
@@ -97,10 +106,5 @@ async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -
     """
     driver: Any = (await connection.get_raw_connection()).driver_connection
     logs = {row[0] for row in rows}
-    try:
-        stored = await driver.fetch(_APPEND, list(logs), *map(list, zip(*rows, strict=True)))
-    except Exception:
-        if driver.is_closed():
-            await connection.invalidate()
-        raise
+    stored = await driver.fetch(_APPEND, list(logs), *map(list, zip(*rows, strict=True)))
     return set() if len(stored) == len(rows) else logs - {row[0] for row in stored}

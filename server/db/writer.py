@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, NamedTuple, Self, TypeVar
 
 from sqlalchemy import Executable, text
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import STORAGE_UNAVAILABLE, StaleOwnerError
@@ -26,6 +27,7 @@ from server.db.errors import (
     is_damage,
     is_database_failure,
     is_locked,
+    is_lost,
     is_outage,
     outage_code,
 )
@@ -35,7 +37,17 @@ from server.db.storage_health import StorageHealth
 MAX_PENDING = 50_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 MAX_CACHED_TAILS = 4096
+
+SLOW_SECONDS = 10.0
+"""A database that has not stored something by then counts as one that stores nothing, until it has."""
+RECONNECT_SECONDS = 2.0
+"""So long a connection to a database server that is being started anew is tried, before anybody is refused."""
+SETTLE_SECONDS = 30.0
+"""So long what was on its way when the connection was lost waits for being found out to be stored, or not."""
+_PAUSES = (0.02, 0.1, 0.25)
+
 _UNCONFIRMED = "the database was closed before it confirmed this change, which may not be stored"
+_UNKNOWN = "It is not known whether this was stored"
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 DatabaseChange = Callable[[AsyncConnection], Awaitable[_T]]
@@ -148,10 +160,11 @@ class Writer:
             while self._pending.items or not self._closing:
                 await self._until_woken()
                 while (work := self._pending.take()) is not None:
-                    if isinstance(work, PendingChange):
-                        await self._apply(work)
-                    else:
-                        await self._commit(work)
+                    slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._is_slow)
+                    try:
+                        await (self._apply(work) if isinstance(work, PendingChange) else self._commit(work))
+                    finally:
+                        slow.cancel()
                     # Those who were just answered often append again at once: let them into the next batch.
                     await asyncio.sleep(0)
         finally:
@@ -186,6 +199,9 @@ class Writer:
         else:
             self.health.worked()
 
+    def _is_slow(self) -> None:
+        self.health.failed(STORAGE_UNAVAILABLE, f"the database has stored nothing for {SLOW_SECONDS:g} s")
+
     async def _commit(self, batch: list[PendingAppend]) -> None:
         try:
             await self._insert(batch, self._engines.insert_events)
@@ -195,7 +211,9 @@ class Writer:
             raise
         except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
             await self._recover(batch)
-            if is_outage(error):
+            if any(item.first is not None for item in batch) and is_lost(error):
+                await self._settle(batch)
+            elif is_outage(error):
                 self._note(error)
                 for item in batch:
                     _fail(item, database_error("The event could not be stored", error))
@@ -203,6 +221,35 @@ class Writer:
                 # The end of a log was not where we thought (another process wrote), or a value is impossible: what is
                 # wrong with one append must not fail the others.
                 await self._commit_apart(batch)
+
+    async def _settle(self, batch: list[PendingAppend]) -> None:
+        """Find out whether this batch was stored before the connection was lost; store it if not.
+
+        Whoever waits behind it is refused, once that takes longer than `RECONNECT_SECONDS`: nothing of theirs was sent.
+        """
+        loop = asyncio.get_running_loop()
+        last = loop.time() + SETTLE_SECONDS
+        while True:
+            try:
+                await self._insert(batch, self._engines.insert_events)
+            except asyncio.CancelledError:
+                for item in batch:
+                    _fail(item, DatabaseError(_UNCONFIRMED))
+                raise
+            except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
+                await self._recover(batch)
+                if not is_outage(error):
+                    await self._commit_apart(batch)
+                    return
+                self._note(error)
+                self._refuse_pending(error)
+                if self._closing or loop.time() > last:
+                    for item in batch:
+                        _fail(item, database_error(_UNKNOWN, error))
+                    return
+                await asyncio.sleep(self.health.PROBE_SECONDS)
+            else:
+                return
 
     async def _commit_apart(self, batch: list[PendingAppend]) -> None:
         for item in batch:
@@ -213,27 +260,40 @@ class Writer:
                     _fail(unstored, DatabaseError(_UNCONFIRMED))
                 raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
+                await self._recover([item])
+                if item.first is not None and is_lost(error):
+                    await self._settle([item])
+                    continue
                 self._note(error)
                 text, extra = "an append to conversation %s could not be stored: %s", coded(Trouble.OTHER, item.log)
                 _log.warning(text, item.log, explain(error), extra=extra)
-                await self._recover([item])
                 _fail(item, database_error("The event could not be stored", error))
 
     async def _insert(self, batch: list[PendingAppend], insert_events: InsertEvents) -> None:
         connection = await self._connect()
         tails = await self._ends(connection, batch)
+        stale = await self._stale(connection, batch)
         firsts: list[int] = []
         rows: list[EventRow] = []
         for item in batch:
-            log, epoch, last = item.log, item.epoch, tails[item.log]
+            log, epoch, last, records = item.log, item.epoch, tails[item.log], item.records or ()
+            if item.first is not None and last >= item.first + len(records) - 1 and log not in stale:
+                firsts.append(item.first)  # it was stored when the connection was lost
+                continue
             firsts.append(last + 1)
-            for record in item.records or ():
+            for record in records:
                 last += 1
                 rows.append((log, last, *record, epoch))
             tails[log] = last
         if len(rows) > self._engines.max_rows:
             insert_events = event_rows.insert_events
-        fenced = await insert_events(connection, rows) if rows else set()
+        try:
+            fenced = await insert_events(connection, rows) if rows else set()
+        except Exception as error:
+            if is_lost(error):
+                for item, first in zip(batch, firsts, strict=True):
+                    item.first = first
+            raise
         if rows:
             self.health.worked()
         self._remember(tails, fenced)
@@ -242,6 +302,18 @@ class Writer:
                 _fail(item, StaleOwnerError(f"conversation {item.log} has a newer owner than epoch {item.epoch}"))
             elif not item.done.done():
                 item.done.set_result(first)
+
+    async def _stale(self, connection: AsyncConnection, batch: list[PendingAppend]) -> set[str]:
+        """Those logs with an append of which it is not known whether it was stored that a later owner may have gone on.
+
+        To be asked when their ends are known: whoever has the same owner now had it then.
+        """
+        unsure = {item.log: item.epoch for item in batch if item.first is not None}
+        if not unsure:
+            return set()
+        async with connection.begin():
+            found = await event_rows.owner_epochs(connection, unsure)
+        return {log for log, epoch in unsure.items() if found.get(log, epoch) > epoch}
 
     async def _ends(self, connection: AsyncConnection, batch: list[PendingAppend]) -> dict[str, int]:
         ends: dict[str, int] = {}
@@ -270,28 +342,39 @@ class Writer:
     async def _apply(self, item: PendingChange) -> None:
         if item.log is not None:
             self._tails.pop(item.log, None)
-        try:
-            connection = await self._connect()
-            async with connection.begin():
-                result = await item.apply(connection)
-        except asyncio.CancelledError:
-            _fail(item, DatabaseError(_UNCONFIRMED))
-            raise
-        except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
-            await self._recover(())
-            known = is_database_failure(error) and not is_conflict(error)
-            self._note(error)
-            _fail(item, database_error("The change could not be stored", error) if known else error)
-        else:
-            if not item.done.done():
-                item.done.set_result(result)
+        for is_last in (False, True):
+            is_whole = False
+            try:
+                connection = await self._connect()
+                async with connection.begin():
+                    result = await item.apply(connection)
+                    is_whole = True
+            except asyncio.CancelledError:
+                _fail(item, DatabaseError(_UNCONFIRMED))
+                raise
+            except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
+                await self._recover(())
+                if is_lost(error) and not (is_whole or is_last or self.health.problem):
+                    continue  # the server has taken it back
+                known = is_database_failure(error) and not is_conflict(error)
+                self._note(error)
+                what = _UNKNOWN if is_whole and is_lost(error) else "The change could not be stored"
+                _fail(item, database_error(what, error) if known else error)
+                return
+            else:
+                if not item.done.done():
+                    item.done.set_result(result)
+                return
 
     def _note(self, error: Exception) -> None:
         if is_database_failure(error) and (code := outage_code(error)):
             self.health.failed(code, explain(error))
             if is_locked(error):  # each of those who wait would wait for the lock as long as this one did
-                for item in self._pending.items:
-                    _fail(item, database_error("The change could not be stored", error))
+                self._refuse_pending(error)
+
+    def _refuse_pending(self, error: Exception) -> None:
+        for item in self._pending.items:
+            _fail(item, database_error("The change could not be stored", error))
 
     def _read_failed(self, error: Exception) -> None:
         if is_damage(error):
@@ -302,9 +385,23 @@ class Writer:
 
     async def _connect(self) -> AsyncConnection:
         self._engines.check()
+        if self._connection is not None and self._engines.is_closed(self._connection):
+            await self._disconnect()
         if self._connection is None:
-            self._connection = await self._engines.write.connect()
+            self._connection = await self._connected()
         return self._connection
+
+    async def _connected(self) -> AsyncConnection:
+        """A new connection; a database server that does not answer yet is asked again for a moment, unless known."""
+        last = asyncio.get_running_loop().time() + RECONNECT_SECONDS
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
+            try:
+                return await self._engines.write.connect()
+            except Exception as error:
+                if self.health.problem or not is_lost(error) or asyncio.get_running_loop().time() + pause > last:
+                    raise
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
 
     async def _recover(self, batch: Sequence[PendingAppend]) -> None:
         """After a failure: look the ends of these logs up anew, and leave no half-done transaction behind."""
@@ -314,15 +411,18 @@ class Writer:
             return
         try:
             await self._connection.rollback()
-        except SQLAlchemyError as error:
+            if self._engines.is_closed(self._connection):
+                await self._disconnect()
+        except Exception as error:  # noqa: BLE001 - whatever it was, that connection is given up
             _log.warning("the connection to the database is broken; making a new one: %s", explain(error))
             await self._disconnect()
 
     async def _disconnect(self) -> None:
         broken, self._connection = self._connection, None
         if broken is not None:
-            await broken.invalidate()
-            await broken.close()
+            with suppress(Exception):  # it is given up, however it ends
+                await broken.invalidate()
+                await broken.close()
 
 
 @dataclass(slots=True, eq=False)
@@ -333,6 +433,8 @@ class PendingAppend:
     epoch: int
     records: Sequence[Record] | None
     done: asyncio.Future[int]
+    first: int | None = None
+    """The id that it was given when the connection was lost, so that it may be stored."""
 
 
 @dataclass(slots=True, eq=False)
