@@ -12,7 +12,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -59,6 +60,8 @@ class Cluster:
         self._user = "postgres" if os.geteuid() == 0 else None
         self._folder = Path(tempfile.mkdtemp(prefix="drydock-postgresql-", dir="/tmp"))  # a socket's path is short
         self._names = (f"test_{number}" for number in itertools.count())
+        # It ends with the thread that has started it, as the system sees it: with this one, which stays.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="postgresql")
         self._process: subprocess.Popen[bytes] | None = None
         self._shared: str | None = None
         self.port = 0
@@ -88,20 +91,23 @@ class Cluster:
         self.port = self.port or _free_port()
         options = {**_SETTINGS, "port": str(self.port), "unix_socket_directories": str(self._folder)}
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._programs / "postgres", "-D", self.data, "-c", "listen_addresses=127.0.0.1", *words],
-                **self._as_user(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                preexec_fn=_end_with_parent,
-            )
+        self._process = self._starter.submit(self._spawn, words).result()
         began = time.monotonic()
         while self._call("pg_isready", "-q", "-h", str(self._folder), "-p", str(self.port)):
             if self._process.poll() is not None or time.monotonic() - began > START_SECONDS:
                 raise RuntimeError(f"PostgreSQL does not start: {self.log}")
             time.sleep(0.02)
+
+    def _spawn(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        with (self._folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [self._programs / "postgres", "-D", self.data, "-c", "listen_addresses=127.0.0.1", *words],
+                **self._as_user(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_end_with_starter,
+            )
 
     def stop(self, how: Shutdown = "fast") -> None:
         """Stop it: ``fast`` breaks off what goes on in order, ``immediate`` as a crash does. Once is enough."""
@@ -119,6 +125,7 @@ class Cluster:
     def close(self) -> None:
         """Stop it, and remove all that it had."""
         self.stop("immediate")
+        self._starter.shutdown()
         shutil.rmtree(self._folder)
 
     def url(self, database: str = "postgres", *, user: str = USER, password: str = "", tcp: bool = False) -> str:
@@ -128,9 +135,9 @@ class Cluster:
             return f"postgresql://{who}@127.0.0.1:{self.port}/{database}"
         return f"postgresql://{who}@/{database}?host={quote(str(self._folder), safe='')}&port={self.port}"
 
-    async def run(self, *statements: str, database: str = "postgres") -> list[Any]:
+    async def run(self, *statements: str, database: str = "postgres", user: str = USER) -> list[Any]:
         """Run statements, each by itself; returns the rows of the last."""
-        connection = await asyncpg.connect(self.url(database))
+        connection = await asyncpg.connect(self.url(database, user=user))
         try:
             rows: list[Any] = []
             for statement in statements:
@@ -194,7 +201,7 @@ _PDEATHSIG: Final = 1
 _prctl: Callable[..., int] | None = getattr(ctypes.CDLL(None), "prctl", None)
 
 
-def _end_with_parent() -> None:
+def _end_with_starter() -> None:
     os.setpgid(0, 0)  # Ctrl-C is for the tests
     if _prctl is not None:
         _prctl(_PDEATHSIG, signal.SIGQUIT)

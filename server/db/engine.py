@@ -164,8 +164,8 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
 
 
 def _of_postgresql(url: URL, as_writer: dict[str, Any], as_reader: dict[str, Any]) -> Engines:
-    plain, writing = postgresql.connecting(url, answer_seconds=postgresql.WRITE_SECONDS)
-    _, reading = postgresql.connecting(url, answer_seconds=ANSWER_SECONDS)
+    plain, writing = postgresql.connecting(url, name="drydock writer", answer_seconds=postgresql.WRITE_SECONDS)
+    _, reading = postgresql.connecting(url, name="drydock readers", answer_seconds=ANSWER_SECONDS)
     write = create_async_engine(plain, connect_args=writing, **as_writer)
     read = create_async_engine(plain, connect_args=reading, pool_timeout=TURN_SECONDS, **as_reader)
     reads = PooledReads(read, at_once=as_reader["pool_size"])

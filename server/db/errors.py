@@ -74,12 +74,14 @@ _OF_LOSS: Final = ("08", "25P03", "57P01", "57P02", "57P03", "57P05")
 """Beginnings of PostgreSQL's codes of a connection that is gone: ended, or never there while the server starts."""
 
 _SQLSTATES: Final = {
+    "22023": "an option in database_url has a value that the database server does not take",
     "25006": "the database is read-only (a standby, or default_transaction_read_only); make it the primary, or name"
     " that in database_url",
     "28": "the database server does not let this user in; check user and password in database_url, and pg_hba.conf",
     "3D000": "there is no such database on that server; make it (CREATE DATABASE name ENCODING 'UTF8'), or name"
     " another one in database_url",
     "40": "another transaction was in the way; try again",
+    "42704": "the database server does not know an option that database_url has; see its log",
     "42501": "the database does not allow this to its user; let the user of database_url own the database",
     "53": "the database server has not enough memory or another resource; see its log",
     "53100": "the disk of the database server is full; free some space",
@@ -132,14 +134,14 @@ def is_conflict(error: BaseException) -> bool:
 
 def is_database_failure(error: BaseException) -> bool:
     """Whether `error` comes from the database, its driver or the way to it."""
-    return isinstance(error, SQLAlchemyError | OSError | sqlite3.Error) or _is_of_asyncpg(error)
+    return isinstance(error, SQLAlchemyError | OSError | sqlite3.Error) or _is_of_driver(error)
 
 
 def is_outage(error: BaseException) -> bool:
     """Whether `error` concerns the database as a whole (full, locked, unreachable), not one of its rows or pages."""
     if (state := _sqlstate(error)) is not None:
         return state.startswith(_OUTAGES)
-    if _is_of_asyncpg(error):
+    if _is_of_driver(error):
         return True  # what the driver says by itself is of the connection, or of a value, which has its own kind
     return isinstance(error, OperationalError | InterfaceError | InternalError | OSError | sqlite3.OperationalError)
 
@@ -162,8 +164,8 @@ def is_lost(error: BaseException) -> bool:
     cause = _cause(error)
     if (state := _sqlstate(cause)) is not None:
         return state.startswith(_OF_LOSS)
-    is_closed = type(cause).__name__ == "InterfaceError" and "closed" in str(cause)
-    return is_closed or _network_reason(cause) is not None
+    # What the driver says by itself is of a connection that is closed, or was lost in the midst of something.
+    return _is_of_driver(cause) or _network_reason(cause) is not None
 
 
 def _cause(error: BaseException) -> BaseException:
@@ -176,9 +178,9 @@ def _sqlstate(error: BaseException) -> str | None:
     return state if isinstance(state, str) else None
 
 
-def _is_of_asyncpg(error: BaseException) -> bool:
-    """An error of the driver as it is; the driver itself is only loaded where it is used."""
-    return type(error).__module__.startswith("asyncpg")
+def _is_of_driver(error: BaseException) -> bool:
+    """An error of PostgreSQL's driver, as it is or as SQLAlchemy hands it on; it is only loaded where it is used."""
+    return type(error).__module__.startswith(("asyncpg.", "sqlalchemy.dialects.postgresql.asyncpg"))
 
 
 def _network_reason(error: BaseException) -> str | None:

@@ -47,14 +47,15 @@ _UPGRADE_LOCK: Final = "SELECT pg_advisory_xact_lock(7018413351422861)"
 """One of all servers that start over the same database brings it up to date; the number is Drydock's, by chance."""
 
 
-def connecting(url: URL, *, answer_seconds: float) -> tuple[URL, dict[str, Any]]:
+def connecting(url: URL, *, name: str, answer_seconds: float) -> tuple[URL, dict[str, Any]]:
     """The URL without its options, and what the driver is given, these among it, as libpq knows them (``sslmode``).
 
-    A statement that takes longer than `answer_seconds` is ended by the server. Options of the URL come before ours.
+    A statement that takes longer than `answer_seconds` is ended by the server, which knows us by `name`. Options of the
+    URL come before ours.
     """
     options = {name: value for name, value in url.query.items() if name != "connect_timeout"}
     ours = {
-        "application_name": "drydock",
+        "application_name": name,
         "statement_timeout": str(round(answer_seconds * 1000)),
         "lock_timeout": str(LOCK_SECONDS * 1000),
         "idle_in_transaction_session_timeout": str(round(answer_seconds * 1000)),

@@ -62,6 +62,19 @@ class UtcMoment(TypeDecorator[datetime]):
         return read_moment(value)
 
 
+class PlainText(TypeDecorator[str]):
+    """Text in which `NUL` is replaced, also where it is looked for: PostgreSQL takes any character but that.
+
+    Whatever comes over HTTP is refused with it; models, sandboxes and recordings may still bring it.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return value if value is None else value.replace("\0", "\ufffd")
+
+
 class Unreadable:
     """Stands where a JSON column holds no JSON."""
 
@@ -89,7 +102,7 @@ metadata = MetaData(
 events = Table(
     "events",
     metadata,
-    Column("conversation_id", Text, nullable=False),
+    Column("conversation_id", PlainText, nullable=False),
     Column("id", BigInteger, nullable=False, autoincrement=False),
     Column("kind", String(64), nullable=False),
     Column("source", String(32), nullable=False),
@@ -113,21 +126,23 @@ events = Table(
 owners = Table(
     "owners",
     metadata,
-    Column("conversation_id", Text, primary_key=True),
+    Column("conversation_id", PlainText, primary_key=True),
     Column("epoch", BigInteger, nullable=False),
 )
 
 conversations = Table(
     "conversations",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("user_id", Text, nullable=False),
-    Column("title", Text),
+    Column("id", PlainText, primary_key=True),
+    Column("user_id", PlainText, nullable=False),
+    Column("title", PlainText),
     Column("created_at", UtcMoment, nullable=False),
     Column("last_updated_at", UtcMoment),
-    Column("agent_state", Text),
+    Column("agent_state", PlainText),
     Column("sandbox", JSON),
-    *_columns(Text, "trigger", "selected_repository", "selected_branch", "git_provider", "llm_model", nullable=True),
+    *_columns(
+        PlainText, "trigger", "selected_repository", "selected_branch", "git_provider", "llm_model", nullable=True
+    ),
     Column("accumulated_cost", Float, nullable=False),
     *_columns(BigInteger, "prompt_tokens", "completion_tokens"),
     *_columns(JSON, "pr_number", "options"),
@@ -142,7 +157,7 @@ conversations = Table(
 settings = Table(
     "settings",
     metadata,
-    Column("user_id", Text, primary_key=True),
+    Column("user_id", PlainText, primary_key=True),
     Column("document", JSON, nullable=False),
     Column("updated_at", UtcMoment, nullable=False),
 )
@@ -152,9 +167,9 @@ settings = Table(
 chat_turns = Table(
     "chat_turns",
     metadata,
-    Column("user_id", Text, nullable=False),
+    Column("user_id", PlainText, nullable=False),
     Column("digest", String(64), nullable=False),
-    Column("conversation_id", Text, nullable=False),
+    Column("conversation_id", PlainText, nullable=False),
     Column("event_id", BigInteger, nullable=False),
     PrimaryKeyConstraint("user_id", "digest"),
     Index("ix_chat_turns_conversation_id", "conversation_id"),
@@ -165,9 +180,9 @@ chat_turns = Table(
 idempotency_keys = Table(
     "idempotency_keys",
     metadata,
-    *_columns(Text, "user_id", "scope", "key"),
+    *_columns(PlainText, "user_id", "scope", "key"),
     Column("digest", String(64), nullable=False),
-    Column("resource", Text, nullable=False),
+    Column("resource", PlainText, nullable=False),
     Column("answer", JSON(none_as_null=True)),
     Column("created_at", UtcMoment, nullable=False),
     PrimaryKeyConstraint("user_id", "scope", "key"),
@@ -178,7 +193,7 @@ idempotency_keys = Table(
 secrets = Table(
     "secrets",
     metadata,
-    *_columns(Text, "user_id", "name", "description", "sealed"),
+    *_columns(PlainText, "user_id", "name", "description", "sealed"),
     Column("updated_at", UtcMoment, nullable=False),
     PrimaryKeyConstraint("user_id", "name"),
 )
@@ -187,7 +202,7 @@ secrets = Table(
 skills = Table(
     "skills",
     metadata,
-    *_columns(Text, "user_id", "name", "content"),
+    *_columns(PlainText, "user_id", "name", "content"),
     Column("enabled", Boolean, nullable=False),
     Column("updated_at", UtcMoment, nullable=False),
     PrimaryKeyConstraint("user_id", "name"),
@@ -198,7 +213,7 @@ skills = Table(
 plugins = Table(
     "plugins",
     metadata,
-    *_columns(Text, "owner", "name", "source", "ref", "path", "commit"),
+    *_columns(PlainText, "owner", "name", "source", "ref", "path", "commit"),
     Column("enabled", Boolean, nullable=False),
     Column("installed_at", UtcMoment, nullable=False),
     Column("archive", LargeBinary, nullable=False),
@@ -216,15 +231,15 @@ sealing_keys = Table(
 webhooks = Table(
     "webhooks",
     metadata,
-    Column("id", Text, primary_key=True),
-    *_columns(Text, "user_id", "url"),
+    Column("id", PlainText, primary_key=True),
+    *_columns(PlainText, "user_id", "url"),
     Column("events", JSON, nullable=False),
-    Column("conversation_id", Text),
-    Column("secret", Text, nullable=False),
+    Column("conversation_id", PlainText),
+    Column("secret", PlainText, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("created_at", UtcMoment, nullable=False),
     *_columns(UtcMoment, "delivered_at", "failing_since", nullable=True),
-    Column("problem", Text, nullable=False),
+    Column("problem", PlainText, nullable=False),
     Index("ix_webhooks_user_id", "user_id", "created_at"),
 )
 
@@ -232,7 +247,7 @@ webhooks = Table(
 webhook_positions = Table(
     "webhook_positions",
     metadata,
-    *_columns(Text, "webhook_id", "conversation_id"),
+    *_columns(PlainText, "webhook_id", "conversation_id"),
     Column("position", BigInteger, nullable=False),
     PrimaryKeyConstraint("webhook_id", "conversation_id"),
     Index("ix_webhook_positions_conversation_id", "conversation_id"),
@@ -243,8 +258,8 @@ webhook_positions = Table(
 mcp_sign_ins = Table(
     "mcp_sign_ins",
     metadata,
-    *_columns(Text, "user_id", "id", "sealed"),
-    *_columns(Text, "state", "pending", nullable=True),
+    *_columns(PlainText, "user_id", "id", "sealed"),
+    *_columns(PlainText, "state", "pending", nullable=True),
     Column("updated_at", UtcMoment, nullable=False),
     PrimaryKeyConstraint("user_id", "id"),
     Index("ix_mcp_sign_ins_state", "state"),
@@ -254,11 +269,11 @@ mcp_sign_ins = Table(
 feedback = Table(
     "feedback",
     metadata,
-    Column("id", Text, primary_key=True),
-    *_columns(Text, "user_id", "conversation_id"),
+    Column("id", PlainText, primary_key=True),
+    *_columns(PlainText, "user_id", "conversation_id"),
     Column("last_event_id", BigInteger, nullable=False),
     Column("created_at", UtcMoment, nullable=False),
-    *_columns(Text, "polarity", "permissions", "email", "version"),
+    *_columns(PlainText, "polarity", "permissions", "email", "version"),
     Index("ix_feedback_listing", "user_id", "created_at", "id"),
     Index("ix_feedback_conversation_id", "conversation_id"),
 )
@@ -268,9 +283,9 @@ feedback = Table(
 notes = Table(
     "notes",
     metadata,
-    Column("id", Text, primary_key=True),
-    *_columns(Text, "user_id", "repository", "title", "content"),
-    Column("conversation_id", Text),
+    Column("id", PlainText, primary_key=True),
+    *_columns(PlainText, "user_id", "repository", "title", "content"),
+    Column("conversation_id", PlainText),
     Column("version", BigInteger, nullable=False),
     *_columns(UtcMoment, "created_at", "updated_at"),
     Index("ix_notes_listing", "user_id", "created_at", "id"),

@@ -191,7 +191,7 @@ class Writer:
             async with connection.begin():
                 await _touch(connection)
         except Exception as error:  # noqa: BLE001 - told to those who ask for something; the writer must live on
-            await self._recover(())
+            await self._recover((), error)
             self._note(error)
             if is_damage(error):  # nothing can be written without that page
                 self.health.failed(STORAGE_UNAVAILABLE, explain(error))
@@ -210,22 +210,20 @@ class Writer:
                 _fail(item, DatabaseError(_UNCONFIRMED))
             raise
         except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
-            await self._recover(batch)
-            if any(item.first is not None for item in batch) and is_lost(error):
+            await self._recover(batch, error)
+            if is_lost(error) and (_is_in_doubt(batch) or not self.health.problem):
                 await self._settle(batch)
             elif is_outage(error):
-                self._note(error)
-                for item in batch:
-                    _fail(item, database_error("The event could not be stored", error))
+                self._refuse(batch, error)
             else:
                 # The end of a log was not where we thought (another process wrote), or a value is impossible: what is
                 # wrong with one append must not fail the others.
                 await self._commit_apart(batch)
 
     async def _settle(self, batch: list[PendingAppend]) -> None:
-        """Find out whether this batch was stored before the connection was lost; store it if not.
+        """Store this batch over another connection, unless it was stored before the one that it went over was lost.
 
-        Whoever waits behind it is refused, once that takes longer than `RECONNECT_SECONDS`: nothing of theirs was sent.
+        Where that is not known it waits for longer; whoever waits behind it is refused: nothing of theirs was sent.
         """
         loop = asyncio.get_running_loop()
         last = loop.time() + SETTLE_SECONDS
@@ -237,9 +235,12 @@ class Writer:
                     _fail(item, DatabaseError(_UNCONFIRMED))
                 raise
             except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
-                await self._recover(batch)
+                await self._recover(batch, error)
                 if not is_outage(error):
                     await self._commit_apart(batch)
+                    return
+                if not _is_in_doubt(batch):
+                    self._refuse(batch, error)
                     return
                 self._note(error)
                 self._refuse_pending(error)
@@ -260,7 +261,7 @@ class Writer:
                     _fail(unstored, DatabaseError(_UNCONFIRMED))
                 raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
-                await self._recover([item])
+                await self._recover([item], error)
                 if item.first is not None and is_lost(error):
                     await self._settle([item])
                     continue
@@ -353,7 +354,7 @@ class Writer:
                 _fail(item, DatabaseError(_UNCONFIRMED))
                 raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
-                await self._recover(())
+                await self._recover((), error)
                 if is_lost(error) and not (is_whole or is_last or self.health.problem):
                     continue  # the server has taken it back
                 known = is_database_failure(error) and not is_conflict(error)
@@ -371,6 +372,11 @@ class Writer:
             self.health.failed(code, explain(error))
             if is_locked(error):  # each of those who wait would wait for the lock as long as this one did
                 self._refuse_pending(error)
+
+    def _refuse(self, batch: Sequence[PendingAppend], error: Exception) -> None:
+        self._note(error)
+        for item in batch:
+            _fail(item, database_error("The event could not be stored", error))
 
     def _refuse_pending(self, error: Exception) -> None:
         for item in self._pending.items:
@@ -398,23 +404,26 @@ class Writer:
             try:
                 return await self._engines.write.connect()
             except Exception as error:
-                if self.health.problem or not is_lost(error) or asyncio.get_running_loop().time() + pause > last:
+                if not is_lost(error):
+                    raise
+                if self.health.problem or asyncio.get_running_loop().time() + pause > last:
+                    self._note(error)  # known from now on: nobody else waits for it
                     raise
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
-    async def _recover(self, batch: Sequence[PendingAppend]) -> None:
+    async def _recover(self, batch: Sequence[PendingAppend], error: Exception) -> None:
         """After a failure: look the ends of these logs up anew, and leave no half-done transaction behind."""
         for item in batch:
             self._tails.pop(item.log, None)
+        if is_lost(error):
+            await self._disconnect()
         if self._connection is None:
             return
         try:
             await self._connection.rollback()
-            if self._engines.is_closed(self._connection):
-                await self._disconnect()
-        except Exception as error:  # noqa: BLE001 - whatever it was, that connection is given up
-            _log.warning("the connection to the database is broken; making a new one: %s", explain(error))
+        except Exception as broken:  # noqa: BLE001 - whatever it was, that connection is given up
+            _log.warning("the connection to the database is broken; making a new one: %s", explain(broken))
             await self._disconnect()
 
     async def _disconnect(self) -> None:
@@ -444,6 +453,10 @@ class PendingChange:
     log: str | None
     apply: DatabaseChange[Any]
     done: asyncio.Future[Any]
+
+
+def _is_in_doubt(batch: Sequence[PendingAppend]) -> bool:
+    return any(item.first is not None for item in batch)
 
 
 async def _touch(connection: AsyncConnection) -> None:
