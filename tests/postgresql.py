@@ -27,6 +27,8 @@ from server.db.tables import metadata
 START_SECONDS: Final = 60.0
 USER: Final = "drydock"
 Shutdown = Literal["fast", "immediate"]
+RUNNING: set[int] = set()
+"""The processes that others are started by, of all clusters: they stay from test to test."""
 
 _SETTINGS: Final = {
     # What is lost without these is lost when the machine's power fails, which no test does to it: a killed server has
@@ -92,6 +94,7 @@ class Cluster:
         options = {**_SETTINGS, "port": str(self.port), "unix_socket_directories": str(self._folder)}
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         self._process = self._starter.submit(self._spawn, words).result()
+        RUNNING.add(self.pid)
         began = time.monotonic()
         while self._call("pg_isready", "-q", "-h", str(self._folder), "-p", str(self.port)):
             if self._process.poll() is not None or time.monotonic() - began > START_SECONDS:
@@ -103,6 +106,7 @@ class Cluster:
             return subprocess.Popen(
                 [self._programs / "postgres", "-D", self.data, "-c", "listen_addresses=127.0.0.1", *words],
                 **self._as_user(),
+                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -116,6 +120,7 @@ class Cluster:
         self._process.send_signal(signal.SIGCONT)
         self._process.send_signal(signal.SIGINT if how == "fast" else signal.SIGQUIT)
         self._process.wait(START_SECONDS)
+        RUNNING.discard(self.pid)
         self._process = None
 
     def restart(self, how: Shutdown = "fast") -> None:

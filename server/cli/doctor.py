@@ -19,7 +19,7 @@ from server.auth.identity import resolve_token
 from server.auth.origin import check_bind
 from server.conversation_manager.retention import RetentionLimits, find_doomed
 from server.db.data_folder import LAST_BACKUP, instance_id, prepare_data_dir
-from server.db.database import DATABASE_FILE
+from server.db.database import DATABASE_FILE, examine
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.db.repositories.conversations import damaged_records
 from server.db.storage_probe import damage_in, probe_storage
@@ -80,6 +80,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         _data_dir(settings),
         _storage(settings),
         *_database(settings),
+        *await _bounded("database", lambda: _postgresql(settings)),
         *await _bounded("records", lambda: _records(settings)),
         _backup(settings),
         *await _bounded("retention", lambda: _retention(settings)),
@@ -173,6 +174,11 @@ def _database(settings: Settings) -> Iterator[DoctorFinding]:
         case damage:
             text = f"{file} is damaged ({damage}): stop the server, keep a copy, and restore a backup (drydock restore)"
             yield DoctorFinding("database", ok=False, text=text)
+
+
+async def _postgresql(settings: Settings) -> tuple[DoctorFinding, ...]:
+    told = None if settings.database_url is None else await examine(settings.database_url)
+    return () if told is None else (DoctorFinding("database", ok=True, text=told),)
 
 
 async def _records(settings: Settings) -> tuple[DoctorFinding, ...]:

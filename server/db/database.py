@@ -282,6 +282,31 @@ async def upgrade(engine: AsyncEngine, copies: UpgradeCopies | None = None) -> N
         raise database_error(f"the database {engine.url.render_as_string()} could not be opened", error) from error
 
 
+async def examine(url: str) -> str | None:
+    """What a PostgreSQL is like, in a sentence; None for a SQLite file. Changes nothing.
+
+    Raises `DatabaseError` or `DatabaseVersionError` where a server cannot work over it.
+    """
+    engine = create_engines(url, DatabaseSettings()).write
+    if engine.url.get_backend_name() == "sqlite":
+        return None
+    try:
+        async with engine.connect() as connection:
+            await postgresql.check_server(connection)
+            told = await postgresql.describe(connection)
+            revision = await connection.run_sync(stored_revision)
+        if revision is not None and revision != HEAD:
+            _refuse_newer(engine.url, revision, None)
+            return f"{told}; its schema is {revision}, and is brought to {HEAD} by the next start"
+        return f"{told}; its schema is {revision or 'made by the first start'}"
+    except Exception as error:
+        if not is_database_failure(error):
+            raise
+        raise database_error(f"the database {engine.url.render_as_string()} could not be opened", error) from error
+    finally:
+        await engine.dispose()
+
+
 def stored_revision(connection: Connection) -> str | None:
     """The last step that was applied, None for an empty database."""
     if not inspect(connection).has_table("alembic_version"):

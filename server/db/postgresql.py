@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -43,6 +44,15 @@ _SERVER: Final = """
     SELECT current_setting('server_version_num')::int / 10000, current_setting('server_version'),
     current_setting('server_encoding')
 """
+_STATE: Final = """
+    SELECT current_setting('server_version') AS version, pg_database_size(current_database()) AS bytes,
+    current_setting('transaction_read_only') = 'on' OR pg_is_in_recovery() AS read_only,
+    coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create,
+    current_user AS user, current_schema() AS schema,
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+    current_setting('max_connections') AS most, current_setting('fsync') AS fsync,
+    current_setting('full_page_writes') AS full_page_writes, current_setting('synchronous_commit') AS synchronous_commit
+"""
 _UPGRADE_LOCK: Final = "SELECT pg_advisory_xact_lock(7018413351422861)"
 """One of all servers that start over the same database brings it up to date; the number is Drydock's, by chance."""
 
@@ -81,6 +91,32 @@ async def check_server(connection: AsyncConnection) -> None:
             f"the database keeps text as {encoding}, which has not every character: make one with CREATE DATABASE"
             " name ENCODING 'UTF8' TEMPLATE template0"
         )
+
+
+async def describe(connection: AsyncConnection) -> str:
+    """What the server is like, and what may come of it; `DatabaseError` where nothing can be stored in it."""
+    began = time.monotonic()
+    await connection.execute(text("SELECT 1"))
+    milliseconds = (time.monotonic() - began) * 1000
+    found = (await connection.execute(text(_STATE))).one()
+    if found.read_only:
+        raise DatabaseError(
+            "the database is read-only (a standby, or default_transaction_read_only); make it the primary, or name that"
+            " in database_url"
+        )
+    if not found.may_create:
+        raise DatabaseError(
+            f"the user {found.user} may make no tables in the schema {found.schema or 'public'}, which this"
+            " version and later ones need: ALTER DATABASE name OWNER TO user, or GRANT CREATE ON SCHEMA public TO user"
+        )
+    told = (
+        f"PostgreSQL {found.version}, {found.bytes // 2**20} MiB, answers in {milliseconds:.1f} ms;"
+        f" {found.connections} of {found.most} connections are taken"
+    )
+    unsafe = [name for name in ("fsync", "full_page_writes", "synchronous_commit") if getattr(found, name) == "off"]
+    if unsafe:
+        told += f"; with {' and '.join(unsafe)} = off it may lose the last moments, or all, when its machine goes down"
+    return told
 
 
 async def wait_for_upgrade(connection: AsyncConnection) -> None:

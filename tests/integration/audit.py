@@ -21,6 +21,7 @@ from weakref import WeakSet
 from agent_core.mcp.group_guard import GROUP_GUARD
 from agent_core.runtime.loop_thread import library_loop
 from tests.integration.server.forks import MOULDS
+from tests.postgresql import RUNNING
 
 
 class Patience:
@@ -105,7 +106,7 @@ class OwnHoldings:
     def _new_processes(self) -> Iterator[tuple[int, str]]:
         parents = {os.getpid(), *MOULDS}
         mounts = () if self._own_mounts() else ("mountinfo",)  # else they are everybody's
-        for pid in set(_pids()) - self._processes - _staying().keys():
+        for pid in set(_pids()) - self._processes - _staying().keys() - RUNNING:
             with suppress(OSError):  # it has just ended
                 if (_parent(pid) in parents or self._is_marked(pid, *mounts)) and not self._is_kept(pid):
                     command = (_PROC / str(pid) / "cmdline").read_bytes()

@@ -17,9 +17,9 @@ from agent_core.testing.store_contract import new_events, payloads
 from server.db import event_rows
 from server.db import postgresql as ways
 from server.db import writer as writing
-from server.db.database import Database, open_database
+from server.db.database import HEAD, Database, examine, open_database
 from server.db.engine import DatabaseSettings, create_engines
-from server.db.errors import DatabaseError
+from server.db.errors import DatabaseError, DatabaseVersionError
 from tests.postgresql import Cluster
 
 pytestmark = pytest.mark.postgresql
@@ -376,10 +376,35 @@ async def test_claims_of_many_at_once_are_all_different(tmp_path: Path, postgres
 async def test_an_address_that_leads_nowhere_is_refused_with_the_reason_and_without_the_password(
     tmp_path: Path, postgresql_url: str, change: Callable[[str], str], words: str
 ) -> None:
+    url = change(postgresql_url)
     with pytest.raises(DatabaseError, match=words) as caught:
-        async with open_database(tmp_path, DatabaseSettings(url=change(postgresql_url))):
+        async with open_database(tmp_path, DatabaseSettings(url=url)):
             pytest.fail("it was opened")
+    with pytest.raises(DatabaseError) as found:
+        await examine(url)
+    assert str(found.value) == str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+async def test_what_a_server_is_like_is_told_and_what_keeps_one_from_starting(
+    postgresql: Cluster, new_postgresql_url: str, tmp_path: Path
+) -> None:
+    told = await examine(new_postgresql_url)
+    assert told is not None
+    assert "MiB, answers in " in told
+    assert "with fsync and full_page_writes = off it may lose" in told
+    assert told.endswith("its schema is made by the first start")
+    async with open_database(tmp_path, DatabaseSettings(url=new_postgresql_url)):
+        assert str(await examine(new_postgresql_url)).endswith(f"its schema is {HEAD}")
+    with pytest.raises(DatabaseError, match="read-only"):
+        await examine(f"{new_postgresql_url}&default_transaction_read_only=on")
+    with pytest.raises(DatabaseError, match="GRANT CREATE ON SCHEMA public TO user"):
+        await examine(f"{new_postgresql_url}&search_path=nowhere")
+    name = new_postgresql_url.partition("@/")[2].partition("?")[0]
+    await postgresql.run("UPDATE alembic_version SET version_num = '9999'", database=name)
+    with pytest.raises(DatabaseVersionError, match="made by a newer version"):
+        await examine(new_postgresql_url)
+    assert await examine(f"sqlite+aiosqlite:///{tmp_path / 'x.db'}") is None
 
 
 async def test_a_database_in_another_encoding_and_a_server_of_before_are_refused(
