@@ -232,6 +232,7 @@ async def test_database_errors_do_not_show_the_values(database: Database, caplog
     assert "hunter2" not in caplog.text
 
 
+@only_sqlite
 async def test_a_broken_connection_is_replaced(database: Database) -> None:
     await database.events.append("log", new_events("a"))
     connection = database.writer._connection
