@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from server.db import writer as writing
 from server.db.database import HEAD, Database, examine, open_database
 from server.db.engine import DatabaseSettings, create_engines
 from server.db.errors import DatabaseError, DatabaseVersionError
+from tests.listening import listening
 from tests.postgresql import Cluster
 
 pytestmark = pytest.mark.postgresql
@@ -37,19 +37,7 @@ class Line:
         self._before_sending = False
         self._before_hearing = False
         self.is_down = False
-        self._server: asyncio.Server | None = None
         self.port = 0
-
-    @asynccontextmanager
-    async def serving(self) -> AsyncIterator[Line]:
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        try:
-            yield self
-        finally:
-            self._server.close()
-            self.cut()
-            await self._server.wait_closed()
 
     def cut(self) -> None:
         """Cut what is connected."""
@@ -64,7 +52,7 @@ class Line:
         """Cut when something is answered the next time: it was done, and nobody hears of it."""
         self._before_hearing = True
 
-    async def _carry(self, ours_in: asyncio.StreamReader, ours: asyncio.StreamWriter) -> None:
+    async def carry(self, ours_in: asyncio.StreamReader, ours: asyncio.StreamWriter) -> None:
         if self.is_down:
             ours.close()
             return
@@ -102,8 +90,10 @@ async def database(tmp_path: Path, postgresql_url: str) -> AsyncIterator[Databas
 
 @pytest.fixture
 async def line(postgresql: Cluster) -> AsyncIterator[Line]:
-    async with Line(postgresql).serving() as line:
+    line = Line(postgresql)
+    async with listening(line.carry) as line.port:
         yield line
+        line.cut()
 
 
 @pytest.fixture
