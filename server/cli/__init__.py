@@ -29,6 +29,9 @@ LOOKS_BEFORE_ALL = 1
 """Looks through the middle generation before one through all (Python: 10). A session that has ended is a cycle, with
 all of its log. Python itself looks through all only where there is a quarter more of it than after the last time."""
 
+COMPLETE = "__complete"
+"""What shells ask by, see `server.cli.completion`."""
+
 INTERRUPTED, UNREAD = 130, 141
 """Exit statuses: Ctrl-C; nobody reads what is printed any more."""
 
@@ -75,7 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not words:
         sys.stderr.write(FIRST_STEPS)
         return 2
+    if words[0] == COMPLETE:
+        done: int = import_module("server.cli.completion").complete(words[1:], os.environ, sys.stdout)
+        return done
     options = parser().parse_args(words)
+    if options.command == "completion":
+        printed: int = import_module("server.cli.completion").print_script(options.shell, sys.stdout)
+        return printed
     if options.command == "version":
         sys.stdout.write(f"drydock {VERSION}\n")
         return 0
@@ -116,6 +125,10 @@ def _run(options: argparse.Namespace) -> int:
         return door(options.url, options.key_file, os.environ)
     if options.command in ("import", "export"):
         return _run_recording(options)
+    if options.command == "run":
+        with quick_imports():
+            run_task: Callable[..., int] = import_module("server.cli.run").run
+        return run_task(vars(options), os.environ)
     if options.command == "conversations":
         return _run_conversations(options)
     if options.command == "plugins":

@@ -57,9 +57,9 @@ def conversations(
         wanted = {name: options[name] for name in names}
         return recordings.import_recording(url, key_file, environment, **wanted, out=sys.stdout)
     if action == "export":
-        whole_id = _run(client, lambda: _Conversations(client).found(options["conversation"])).id
+        whole_id = _run(client, lambda: Finder(client).found(options["conversation"])).id
         return _export(url, key_file, environment, whole_id, options["output"], options["workspace"])
-    return _run(client, lambda: ACTIONS[action](_Conversations(client), options, printer))
+    return _run(client, lambda: ACTIONS[action](Finder(client), options, printer))
 
 
 def _run(client: DrydockClient, work: Callable[[], Awaitable[T]]) -> T:
@@ -92,7 +92,7 @@ def _export(
     return recordings.export_whole(url, key_file, environment, conversation_id=conversation_id, file=file)
 
 
-class _Conversations:
+class Finder:
     """Finds conversations by what a person types."""
 
     def __init__(self, client: DrydockClient) -> None:
@@ -139,7 +139,7 @@ def kind_of(conversation: Conversation) -> str:
     return "running"
 
 
-async def _list(known: _Conversations, options: Mapping[str, Any], printer: Printer) -> int:
+async def _list(known: Finder, options: Mapping[str, Any], printer: Printer) -> int:
     wanted, state = (options["search"] or "").casefold(), options["state"]
     found: list[Conversation] = []
     async for one in known.newest():
@@ -190,7 +190,7 @@ def ago(moment: datetime | None) -> str:
     return "just now"
 
 
-async def _show(known: _Conversations, options: Mapping[str, Any], printer: Printer) -> int:
+async def _show(known: Finder, options: Mapping[str, Any], printer: Printer) -> int:
     conversation = await known.found(options["conversation"])
     view = EventView(colour=printer.has_colour, full=options["full"])
     if options["json"]:
@@ -231,7 +231,7 @@ def _print(event: Event | Unknown, printer: Printer, view: EventView, *, as_json
         printer.print(json.dumps(wire, ensure_ascii=False))
 
 
-async def _tail(known: _Conversations, options: Mapping[str, Any], printer: Printer) -> int:
+async def _tail(known: Finder, options: Mapping[str, Any], printer: Printer) -> int:
     conversation = await known.found(options["conversation"])
     view = EventView(colour=printer.has_colour, full=options["full"])
     since: int | None = options["since"]
@@ -263,7 +263,7 @@ async def _tail(known: _Conversations, options: Mapping[str, Any], printer: Prin
                 raise
 
 
-async def _send(known: _Conversations, options: Mapping[str, Any], printer: Printer) -> int:
+async def _send(known: Finder, options: Mapping[str, Any], printer: Printer) -> int:
     text = read_text(options["text"])
     conversation = await known.found(options["conversation"])
     sent = await known.client.send(conversation.id, text)
@@ -273,11 +273,11 @@ async def _send(known: _Conversations, options: Mapping[str, Any], printer: Prin
     return 0
 
 
-async def _stop(known: _Conversations, options: Mapping[str, Any], printer: Printer) -> int:
+async def _stop(known: Finder, options: Mapping[str, Any], printer: Printer) -> int:
     return await _each(known, options, printer, known.client.stop, "stopped")
 
 
-async def _delete(known: _Conversations, options: Mapping[str, Any], printer: Printer) -> int:
+async def _delete(known: Finder, options: Mapping[str, Any], printer: Printer) -> int:
     if not options["yes"]:
         found = await known.all_found(options["conversation"])
         for one in found:
@@ -290,7 +290,7 @@ async def _delete(known: _Conversations, options: Mapping[str, Any], printer: Pr
 
 
 async def _each(
-    known: _Conversations,
+    known: Finder,
     options: Mapping[str, Any],
     printer: Printer,
     call: Callable[[str], Awaitable[object]],
@@ -311,7 +311,7 @@ async def _each(
     return 1 if failed else 0
 
 
-ACTIONS: Final[Mapping[str, Callable[[_Conversations, Mapping[str, Any], Printer], Awaitable[int]]]] = {
+ACTIONS: Final[Mapping[str, Callable[[Finder, Mapping[str, Any], Printer], Awaitable[int]]]] = {
     "list": _list,
     "show": _show,
     "tail": _tail,

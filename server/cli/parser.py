@@ -13,6 +13,7 @@ What one wants to do first:
 
   drydock doctor                 say what works here, and what to do about the rest
   drydock serve                  `drydock serve` runs the server: open the address that it prints
+  drydock run "task"             have an agent do something, at that server or without one
   drydock conversations list     see what agents do and did on a running server
   drydock export ID FILE         keep a whole conversation, or take it elsewhere
   drydock --help                 see every command; `drydock COMMAND --help` has examples
@@ -58,6 +59,41 @@ examples:
   drydock conversations list -q --state stopped | xargs drydock conversations delete --yes
 
 exit status: 0 done, 1 some could not be deleted or stopped, 2 not possible as it was asked for, 3 no server was reached
+"""
+_COMPLETION = """
+Print what a shell needs to complete commands, options, their values and ids of conversations:
+
+  source <(drydock completion bash)                                       in ~/.bashrc
+  source <(drydock completion zsh)                                        in ~/.zshrc, behind compinit
+  drydock completion fish > ~/.config/fish/completions/drydock.fish       once
+"""
+_RUN = """
+Have an agent do one task, and show what it does. At a running server it works in a conversation of that server; without
+one it works in this process, with its commands in a sandbox of this computer. Either way the conversation is kept.
+"""
+RUN_EXAMPLES = """
+examples:
+  drydock run --workspace . "Make the failing test pass."        in this folder, without a server
+  drydock run --repo https://github.com/ann/boats "Update the dependencies, and open a pull request."
+  drydock run --local --model demo/tour "Show me around."        a trial without any key
+  cat task.md | drydock run - --budget 2 --timeout 1800 --json   in a script: one JSON object a line
+  drydock run --continue 3f2a "And now the documentation."       another task in the same conversation
+
+where:
+  the server of --url or DRYDOCK_URL; else the one at http://127.0.0.1:3000, if one answers there; else here, with the
+  model and the other settings that `drydock serve` would have (LLM_MODEL, LLM_API_KEY, --config FILE)
+
+output:
+  what the agent does goes to standard error, its last word to standard output; docs/command-line.md has the lines of
+  --json, and how to go on from each end
+
+exit status:
+  0 finished                            6 the agent gave up
+  1 the agent failed                    7 the budget or the number of steps is used up
+  2 not possible as it was asked for    8 somebody else has stopped it
+  3 no server, sandbox or model         124 the time limit is over
+  4 the agent waits for an answer       130 Ctrl-C (the first stops the agent, the second leaves at once)
+  5 it waits for confirmation           141 nobody reads standard output any more
 """
 _RESTORE = """
 Make a data folder of a backup, which is checked first. Without --take-over the restored server is one of its own,
@@ -108,6 +144,40 @@ def _add_plugins(command: argparse.ArgumentParser) -> None:
         one.add_argument("name", help="the plugin's name")
     for one in (listing, installing, updating, *named):
         _add_server(one)
+
+
+def _add_run(command: argparse.ArgumentParser) -> None:
+    command.add_argument("task", nargs="?", help="what is to be done; - reads it from standard input")
+    command.add_argument("-f", "--file", type=Path, help="read the task from a file")
+    command.add_argument(
+        "--continue", dest="continued", metavar="ID", help="go on with a conversation (the beginning of its id will do)"
+    )
+    about = command.add_argument_group("what it works with")
+    about.add_argument("--repo", metavar="URL", help="clone this repository first: https://… or owner/name")
+    about.add_argument("--branch", help="this branch of it (default: the repository's own)")
+    about.add_argument("--image", help="the image of its container (default: the server's; drydock/sandbox:base here)")
+    about.add_argument("--workspace", type=Path, metavar="DIR", help="work in this folder, without a server")
+    about.add_argument("--model", help="its model (default: the settings'); at a server one of its named models")
+    limits = command.add_argument_group("how far it goes")
+    limits.add_argument("--budget", type=_positive, metavar="USD", help="what it may cost (default: the settings')")
+    limits.add_argument("--max-steps", type=_count, metavar="N", help="answers of its model (default: the settings')")
+    limits.add_argument("--timeout", type=_positive, metavar="SECONDS", help="stop it after that (default: never)")
+    limits.add_argument(
+        "--confirm", action="store_true", help="ask before actions (default: as the settings say); see exit status 5"
+    )
+    shown = command.add_argument_group("what is shown and kept")
+    shown.add_argument("--json", action="store_true", help="one JSON object a line on standard output")
+    shown.add_argument("-q", "--quiet", action="store_true", help="print the agent's last word only")
+    shown.add_argument("--full", action="store_true", help="results whole (default: the ends of long ones)")
+    shown.add_argument("-o", "--output", type=Path, metavar="FILE", help="write its files into a ZIP file in the end")
+    shown.add_argument("--rm", action="store_true", help="delete conversation and files when it has finished")
+    where = command.add_argument_group("where")
+    _add_server(where)
+    where.add_argument("--local", action="store_true", help="without a server, also where one runs")
+    where.add_argument(
+        "--sandbox", choices=["auto", "docker", "local", "unconfined"], help="without a server: where commands run"
+    )
+    where.add_argument("--config", type=Path, help="without a server: TOML file with settings")
 
 
 STATES: Final = ("running", "waiting", "finished", "failed", "stopped")
@@ -169,7 +239,14 @@ def _count(text: str) -> int:
     return value
 
 
-def _add_server(command: argparse.ArgumentParser) -> None:
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError("more than 0")
+    return value
+
+
+def _add_server(command: argparse._ActionsContainer) -> None:
     command.add_argument("--url", help="the server (default: DRYDOCK_URL, or else http://127.0.0.1:3000)")
     command.add_argument(
         "--key-file", type=Path, help="file with the server's access token (default: the value of DRYDOCK_API_KEY)"
@@ -239,6 +316,15 @@ def parser() -> argparse.ArgumentParser:
         commands.add_parser("import", help="make a conversation of a recorded one", description=_IMPORT),
         commands.add_parser("export", help="write a conversation into a file", description=_EXPORT),
     )
+    _add_run(
+        commands.add_parser(
+            "run",
+            help="have an agent do one task, at a server or without one",
+            description=_RUN,
+            epilog=RUN_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     _add_conversations(
         commands.add_parser(
             "conversations",
@@ -254,5 +340,12 @@ def parser() -> argparse.ArgumentParser:
     image.add_argument("--force", action="store_true", help="build it anew also where it is up to date")
     docs = commands.add_parser("docs", help="print a page of the documentation", description=_DOCS)
     docs.add_argument("page", nargs="?", help="such as configuration, or docs/configuration.md")
+    completing = commands.add_parser(
+        "completion",
+        help="print what a shell needs to complete commands",
+        description=_COMPLETION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    completing.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
     commands.add_parser("version", help="print the version")
     return parser

@@ -135,16 +135,33 @@ def _text(secret: SecretStr | None) -> str | None:
     return secret.get_secret_value() or None if secret is not None else None
 
 
-def merge_settings(user: StoredSettings | None, server: Settings) -> ConversationOptions:
+class OwnLimits(BaseModel):
+    """What a conversation chooses for itself in place of its user's settings of the same names."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    max_iterations: int | None = Field(None, ge=1, le=1_000_000)
+    max_budget_per_task: float | None = Field(None, gt=0, allow_inf_nan=False)
+    confirmation_mode: bool | None = None
+
+
+OWN_LIMITS: Final = "own_limits"
+"""Key among a conversation's options."""
+
+
+def merge_settings(
+    user: StoredSettings | None, server: Settings, own_limits: OwnLimits | None = None
+) -> ConversationOptions:
     """What a conversation of this user runs with."""
-    user_values = user or StoredSettings()
-    asks = server.confirmation_mode if user_values.confirmation_mode is None else user_values.confirmation_mode
-    own = user_values.security_analyzer
-    analyzer = server.security_analyzer if own is None else own  # an empty one was chosen: none
+    user_values, limits = user or StoredSettings(), own_limits or OwnLimits()
+    wishes = (limits.confirmation_mode, user_values.confirmation_mode, server.confirmation_mode)
+    asks = next(wish for wish in wishes if wish is not None)
+    named = user_values.security_analyzer
+    analyzer = server.security_analyzer if named is None else named  # an empty one was chosen: none
     return ConversationOptions(
         agent_class=user_values.agent if user_values.agent in AgentBase.agents else server.agent_class,
-        max_iterations=user_values.max_iterations or server.max_iterations,
-        max_budget=user_values.max_budget_per_task or server.max_budget_per_task,
+        max_iterations=limits.max_iterations or user_values.max_iterations or server.max_iterations,
+        max_budget=limits.max_budget_per_task or user_values.max_budget_per_task or server.max_budget_per_task,
         policy=policy_with(analyzer) if asks else NeverConfirm(),
         security_analyzer=analyzer_named(analyzer),
         condenser_max_size=(user_values.condenser_max_size or DEFAULT_MAX_SIZE)

@@ -43,7 +43,7 @@ from server.session.sandbox_choice import (
     choose_sandbox,
     refuse_what_lacks,
 )
-from server.session.user_settings import masker_of, plain_environment
+from server.session.user_settings import OWN_LIMITS, OwnLimits, masker_of, plain_environment
 from server.settings.git_hosts import Provider
 from server.settings.llm_profiles import ProfileName
 from server.settings.mcp_config import HiddenSecretError, McpConfig, agent_servers, read_config
@@ -207,7 +207,7 @@ class CreateMicroagent(BaseModel, extra="forbid", strict=True):
         return " ".join((self.title or "").split())[:MAX_TITLE_CHARS] or None
 
 
-class NewConversation(BaseModel, extra="forbid", strict=True, hide_input_in_errors=True):
+class NewConversation(OwnLimits, extra="forbid", frozen=False, hide_input_in_errors=True):
     """The body of ``POST /api/conversations``; unknown keys are refused."""
 
     repository: str | None = Field(None, max_length=500)
@@ -226,6 +226,10 @@ class NewConversation(BaseModel, extra="forbid", strict=True, hide_input_in_erro
     llm_profile: ProfileName | None = None
     sandbox: SandboxOptions | None = None
     conversation_id: str | None = None
+
+    @property
+    def own_limits(self) -> dict[str, Any]:
+        return self.model_dump(include=set(OwnLimits.model_fields), exclude_none=True)
 
     @property
     def trigger(self) -> str:
@@ -360,7 +364,8 @@ def _refuse_what_contradicts(request: NewConversation) -> None:
     if task is not None and task.prompt is None:
         raise status_error(400, f"suggested_task: {task.task_type} stands for no work; send initial_user_msg")
     if request.program is not None:
-        others = ("agent_options", "mcp_config", "client_tools", "conversation_instructions", "replay_json")
+        others = [*OwnLimits.model_fields, "agent_options", "mcp_config", "client_tools"]
+        others += ["conversation_instructions", "replay_json"]
         if doubled := [name for name in others if getattr(request, name) is not None]:
             raise status_error(
                 400, f"program, {doubled[0]}: the agent of a program has its own; leave {doubled[0]} out"
@@ -463,6 +468,8 @@ async def _store(
         options[PROGRAM] = sealed_program(services.database.secrets, conversation_id, request.program)
     if request.llm_profile is not None:
         options[LLM_PROFILE] = request.llm_profile
+    if request.own_limits:
+        options[OWN_LIMITS] = request.own_limits
     now = utc_now()
     record = ConversationRecord(
         id=conversation_id,

@@ -81,7 +81,14 @@ from server.session.sandbox_choice import (
 )
 from server.session.sandboxes import OTHER_SANDBOXES, Sandboxes, app_ports
 from server.session.unfinished import seed_of
-from server.session.user_settings import DEMO_PREFIX, merge_settings, plain_environment, secret_values
+from server.session.user_settings import (
+    DEMO_PREFIX,
+    OWN_LIMITS,
+    OwnLimits,
+    merge_settings,
+    plain_environment,
+    secret_values,
+)
 from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, read_config
 from server.settings.settings import Settings
 from server.settings.text_fields import secret_variables
@@ -584,7 +591,7 @@ def session_settings(
     browsing: bool,
 ) -> SessionSettings:
     """What the agent session of this conversation is given."""
-    merged = merge_settings(user, server)
+    merged = merge_settings(user, server, OwnLimits.model_validate(record.options.get(OWN_LIMITS) or {}))
     llm = models.get_llm_config_from_agent(agent_class)
     purposes = models.for_purposes(agent_class)
     summing = purposes.get("condenser", llm)

@@ -108,6 +108,16 @@ def run_program(
         return subprocess.CompletedProcess(arguments, status, out.read_text("utf-8"), errors.read_text("utf-8"))
 
 
+def fork_program(
+    arguments: list[str], environment: dict[str, str], folder: Path, out: Path, errors: Path
+) -> ForkedProcess:
+    """Start ``python SCRIPT …`` or ``python -c CODE`` in a folder, with files for what it prints."""
+    out.touch()
+    errors.touch()
+    files = {"out": str(out), "errors": str(errors), "folder": str(folder)}
+    return _fork({**files, "arguments": arguments, "environment": environment, "is_program": True})
+
+
 def _fork(order: dict[str, Any]) -> ForkedProcess:
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)

@@ -183,3 +183,30 @@ def _typed(server: ServerProcess, arguments: list[str], answer: bytes) -> str:
         os.close(terminal)
         os.waitpid(pid, 0)
     return shown.decode()
+
+
+async def test_a_shell_completes_words_and_ids(server: ServerProcess, tmp_path: Path) -> None:
+    conversation = await imported(server, "Completed")
+    command = tmp_path / "drydock"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m server "$@"\n')
+    command.chmod(0o755)
+    typed = [
+        ["con"],
+        ["conversations", "list", "--st"],
+        ["conversations", "delete", conversation[:6]],
+        ["run", "-f", ""],
+    ]
+    lines = [f"COMP_WORDS=(drydock {' '.join(map(repr, words))}); COMP_CWORD={len(words)}; _drydock" for words in typed]
+    script = "\n".join(['eval "$(drydock completion bash)"', *(f'{line}; echo "${{COMPREPLY[*]}}"' for line in lines)])
+    environment = {"PATH": f"{tmp_path}:{PLAIN['PATH']}", "DRYDOCK_URL": server.url, "PYTHONPATH": str(ROOT)}
+    done = await asyncio.to_thread(
+        subprocess.run,
+        ["bash", "--norc", "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (["conversations", "--state", conversation, ""], "")
+    assert (await drydock(server, "conversations", "delete", "-y", conversation))[0] == 0

@@ -8,7 +8,11 @@ import pytest
 
 from agent_core.version import VERSION
 from server.cli import main
+from server.cli.commands_reference import render
+from server.cli.completion import candidates
 from server.cli.doctor import doctor
+from server.cli.parser import RUN_EXAMPLES
+from server.cli.run_outcome import ExitStatus
 from server.settings.settings import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -49,6 +53,34 @@ def test_every_page_that_the_product_points_to_can_be_printed(capsys: pytest.Cap
     assert capsys.readouterr().out == (ROOT / "docs/doors.md").read_text("utf-8")
     assert main(["docs", "nothing"]) == 2
     assert "`drydock docs` lists them" in capsys.readouterr().err
+
+
+def test_the_page_has_all_commands_and_every_status_of_a_task() -> None:
+    page = ROOT.joinpath("docs", "command-line.md").read_text("utf-8")
+    assert page.endswith(render()), "python -m server.cli.commands_reference prints them; they end the page"
+    assert [status.name for status in ExitStatus if f"\n| {status.value} | " not in page] == []
+    help_of_run = " ".join(RUN_EXAMPLES.split())
+    assert [status.name for status in ExitStatus if f" {status.value} " not in help_of_run] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([""], ["serve", "doctor"]),
+        (["conversations", "li"], ["list"]),
+        (["conversations", "list", "--state", "f"], ["finished", "failed"]),
+        (["conversations", "list", "--state", "=", "w"], ["waiting"]),
+        (["conversations", "list", "--json", "--j"], []),
+        (["run", "--sandbox", "local", "task", "--rep"], ["--repo"]),
+        (["run", "--repo", "--b"], []),
+        (["plugins", "install", "--r"], ["--ref"]),
+        (["completion", ""], ["bash", "zsh", "fish"]),
+        (["conversations", "show", "--url", "http://127.0.0.1:9", ""], []),
+        (["nonsense", "--nonsense", ""], ["serve", "doctor"]),
+    ],
+)
+def test_what_a_shell_may_complete(words: list[str], found: list[str]) -> None:
+    assert [one.word for one in candidates(words, {})][: len(found) or None][:2] == found[:2]
 
 
 def test_a_bad_setting_is_one_line_and_status_2(

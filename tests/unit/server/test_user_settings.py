@@ -15,6 +15,7 @@ from server.session.agents.agent_sessions import git_setup
 from server.session.agents.models import ConversationModels
 from server.session.user_settings import (
     ModelChoice,
+    OwnLimits,
     SettingsChange,
     choose_model,
     merge_settings,
@@ -251,3 +252,12 @@ def test_a_router_over_profiles_that_are_gone_names_the_first_of_them() -> None:
     router = {"router": "random_router", "models": {"one": "gone", "other": "lost"}}
     models = ConversationModels(StoredSettings(llm_profiles={"mine": router}), Settings())
     assert "there is no profile 'gone'" in str(models.problem_of("mine"))
+
+
+def test_what_a_conversation_chooses_itself_wins_over_its_users_settings() -> None:
+    user = STORED.model_copy(update={"confirmation_mode": True})
+    limits = OwnLimits(max_iterations=5, max_budget_per_task=0.5, confirmation_mode=False)
+    options = merge_settings(user, Settings(max_iterations=3), limits)
+    assert (options.max_iterations, options.max_budget, options.policy) == (5, 0.5, NeverConfirm())
+    options = merge_settings(user, Settings(), OwnLimits(max_budget_per_task=1))
+    assert (options.max_iterations, options.max_budget, options.policy) == (7, 1.0, AlwaysConfirm())

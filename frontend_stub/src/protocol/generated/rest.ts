@@ -641,6 +641,7 @@ export interface ModelList {
 export interface NewConversation {
   readonly agent_options?: AgentOptions | null;
   readonly client_tools?: readonly ClientToolSpec[] | null;
+  readonly confirmation_mode?: boolean | null;
   readonly conversation_id?: string | null;
   readonly conversation_instructions?: string | null;
   readonly create_microagent?: CreateMicroagent | null;
@@ -648,6 +649,8 @@ export interface NewConversation {
   readonly image_urls?: readonly string[] | null;
   readonly initial_user_msg?: string | null;
   readonly llm_profile?: string | null;
+  readonly max_budget_per_task?: number | null;
+  readonly max_iterations?: number | null;
   readonly mcp_config?: McpConfig | null;
   readonly program?: ProgramSettings | null;
   readonly replay_json?: string | null;
