@@ -174,7 +174,7 @@ class RunSession:
         self._limit = limit_seconds
         self._ending: int | None = None
         """The exit status of what has ended it from outside; None while nothing has."""
-        self._left = asyncio.Event()
+        self._begun, self._left = asyncio.Event(), asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._answer: asyncio.Future[str] | None = None
 
@@ -213,6 +213,7 @@ class RunSession:
 
     async def _follow(self) -> Outcome:
         words = await self._work.begin()
+        self._begun.set()
         self._progress.begin(self._work.facts, words)
         try:
             async for item in self._work.items():
@@ -298,11 +299,9 @@ class RunSession:
         asyncio.get_running_loop().call_later(STOP_SECONDS, self._left.set)
 
     async def _stop(self) -> None:
-        if self._work.conversation_id is None:  # not begun
-            self._left.set()
-            return
         try:
             async with asyncio.timeout(STOP_SECONDS):
+                await self._begun.wait()  # what is being begun at a server would go on there
                 await self._work.stop()
         except (ClientError, DrydockError, TimeoutError) as error:
             self._progress.complain(f"The agent could not be told to stop: {error}")
