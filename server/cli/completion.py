@@ -6,18 +6,13 @@ The scripts ask the program itself (``drydock __complete WORD…``), which reads
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
-from agent_core.errors import DrydockError
 from server.cli.parser import parser
-
-ASK_SECONDS: Final = 1.0
-"""How long a server may take that is asked for ids."""
-MOST_IDS: Final = 50
 
 SCRIPTS: Final[Mapping[str, str]] = {
     "bash": """\
@@ -145,19 +140,7 @@ class _Place:
 
 def _ids(words: Sequence[str], environment: Mapping[str, str]) -> list[Candidate]:
     """The newest conversations of the server that is meant, if it answers at once."""
-    from agent_core.events.plain_text import one_line  # with the client the slow part, needed here alone
-    from drydock_client import ClientError
-    from server.settings.running_server import client_of
-
     given = dict(pairwise(words))
     key_file = Path(given["--key-file"]) if "--key-file" in given else None
-
-    async def newest() -> list[Candidate]:
-        async with asyncio.timeout(ASK_SECONDS), client_of(given.get("--url"), key_file, environment) as client:
-            page = await client.conversation_page(limit=MOST_IDS)
-        return [Candidate(one.id, one_line(one.title, 60)) for one in page.results]
-
-    try:
-        return asyncio.run(newest())
-    except (ClientError, DrydockError, TimeoutError):
-        return []
+    newest = import_module("server.cli.conversations").newest  # with the client the slow part, needed here alone
+    return [Candidate(*one) for one in newest(given.get("--url"), key_file, environment)]

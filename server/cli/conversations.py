@@ -41,6 +41,8 @@ POLL_SECONDS: Final = 0.7
 PATIENCE_SECONDS: Final = 120.0
 """How long `tail -f` waits for a server that is away."""
 PAGE: Final = 100
+ASK_SECONDS: Final = 1.0
+"""How long a server may take that a shell asks for ids."""
 
 
 def conversations(
@@ -60,6 +62,20 @@ def conversations(
         whole_id = _run(client, lambda: Finder(client).found(options["conversation"])).id
         return _export(url, key_file, environment, whole_id, options["output"], options["workspace"])
     return _run(client, lambda: ACTIONS[action](Finder(client), options, printer))
+
+
+def newest(url: str | None, key_file: Path | None, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Ids and titles of the newest conversations, for shells: nothing where no server answers at once."""
+
+    async def asked() -> list[tuple[str, str]]:
+        async with asyncio.timeout(ASK_SECONDS), client_of(url, key_file, environment) as client:
+            page = await client.conversation_page(limit=PAGE)
+        return [(one.id, one_line(one.title, 60)) for one in page.results]
+
+    try:
+        return asyncio.run(asked())
+    except (ClientError, DrydockError, TimeoutError):
+        return []
 
 
 def _run(client: DrydockClient, work: Callable[[], Awaitable[T]]) -> T:

@@ -99,9 +99,9 @@ async def _work(task: Task, options: Mapping[str, Any], environment: Mapping[str
         client = client_of(url, key_file, environment)
         if is_named or await _answers(client):
             return ServerWork(client, task)
-    from server.cli.run_here import LocalWork  # takes a second, and the whole of the library
-
-    return LocalWork(
+    # Loaded where it is needed: it takes a second, and the whole of the library.
+    make: Callable[..., Work] = import_module("server.cli.run_here").LocalWork
+    return make(
         task,
         folder=options["workspace"],
         sandbox=options["sandbox"],
