@@ -7,7 +7,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 from agent_core.errors import DrydockError
 from drydock_client import RESTING, AgentState, ClientError, DrydockClient, KeyRefusedError, State
 from server.cli.printing import Printer, is_terminal, read_text
-from server.cli.run_outcome import ExitStatus, Outcome, outcome_of
+from server.cli.run_outcome import ExitStatus, RunOutcome, outcome_of
 from server.cli.run_progress import RunProgress
 from server.cli.run_work import ServerWork, Task, Work, kept_run
 from server.settings.running_server import URL_VARIABLE, client_of, error_of
@@ -66,7 +67,9 @@ async def _run(
         problem = error_of(error) if isinstance(error, ClientError) else error
         if options["json"]:
             status = getattr(problem, "exit_status", ExitStatus.USAGE)
-            progress.end(Outcome(status, reason=str(problem)), work.conversation_id if work is not None else None, "")
+            progress.end(
+                RunOutcome(status, reason=str(problem)), work.conversation_id if work is not None else None, ""
+            )
         raise problem from error
     finally:
         await progress.close()
@@ -75,13 +78,13 @@ async def _run(
     return int(outcome.status)
 
 
-async def _saved(work: Work, output: Path, outcome: Outcome, progress: RunProgress) -> Outcome:
+async def _saved(work: Work, output: Path, outcome: RunOutcome, progress: RunProgress) -> RunOutcome:
     try:
         await work.save_files(output)
     except (ClientError, DrydockError, OSError) as error:
         problem = f"{output} was not written: {error}"
         progress.complain(problem)
-        return Outcome(outcome.status or ExitStatus.FAILED, outcome.state, problem)
+        return RunOutcome(outcome.status or ExitStatus.FAILED, outcome.state, problem)
     progress.tell(f"The files of its workspace are in {output}")
     return outcome
 
@@ -183,7 +186,7 @@ class RunSession:
         """Whether the agent may work on, since this has not waited for it to stop."""
         return self._left.is_set()
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RunOutcome:
         """Begin it and wait for its end. Raises what keeps it from beginning, and `BrokenPipeError`."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
@@ -196,7 +199,7 @@ class RunSession:
         try:
             await asyncio.wait({following, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not following.done():
-                return Outcome(self._ending or ExitStatus.STOPPED, "", "it was left while its agent worked")
+                return RunOutcome(self._ending or ExitStatus.STOPPED, "", "it was left while its agent worked")
             outcome = following.result()
         except BrokenPipeError:  # nobody reads it any more: nobody would pay for it either
             await self._stop()
@@ -208,10 +211,10 @@ class RunSession:
             for number in SIGNALS:
                 loop.remove_signal_handler(number)
         if self._ending is not None and outcome.status != ExitStatus.FINISHED:
-            return Outcome(self._ending, outcome.state, outcome.reason)
+            return RunOutcome(self._ending, outcome.state, outcome.reason)
         return outcome
 
-    async def _follow(self) -> Outcome:
+    async def _follow(self) -> RunOutcome:
         words = await self._work.begin()
         self._begun.set()
         self._progress.begin(self._work.facts, words)
@@ -229,8 +232,8 @@ class RunSession:
             problem = error_of(error)
             self._progress.complain(str(problem))
             self._left.set()
-            return Outcome(getattr(problem, "exit_status", ExitStatus.FAILED), "", str(problem))
-        return Outcome(ExitStatus.FAILED, "", "it has ended without a word")
+            return RunOutcome(getattr(problem, "exit_status", ExitStatus.FAILED), "", str(problem))
+        return RunOutcome(ExitStatus.FAILED, "", "it has ended without a word")
 
     async def _decided(self) -> bool:
         """Ask on the terminal, and pass the answer on; False where there is none."""

@@ -54,7 +54,7 @@ SandboxKind = Literal["docker", "local", "unconfined"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Where a task's commands run: `folder` of this host, or (None) in a container of the `image`."""
 
     kind: SandboxKind
@@ -95,7 +95,7 @@ class LocalWork:
         self._rests: State | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def _new_place(self, folder: Path | None) -> Place:
+    def _new_place(self, folder: Path | None) -> RunPlace:
         kind, image = self._settings.sandbox, self._task.image
         if folder is not None and (image is not None or kind == "docker"):
             raise DrydockError("--workspace is a folder of this computer, which no container sees; leave --image out")
@@ -103,13 +103,13 @@ class LocalWork:
             raise DrydockError(f"--image is for containers, and --sandbox {kind} has none; leave one of them out")
         in_folder = folder is not None or kind in ("local", "unconfined") or shutil.which("bwrap") is not None
         if image is not None or kind == "docker" or not in_folder:
-            return Place("docker", None, image)
+            return RunPlace("docker", None, image)
         own = folder or self._folder / "workspace"
-        return Place("unconfined" if kind == "unconfined" else "local", str(own.expanduser().absolute()))
+        return RunPlace("unconfined" if kind == "unconfined" else "local", str(own.expanduser().absolute()))
 
-    def _kept_place(self) -> Place:
+    def _kept_place(self) -> RunPlace:
         try:
-            return Place(**json.loads((self._folder / "place.json").read_text("utf-8")))
+            return RunPlace(**json.loads((self._folder / "place.json").read_text("utf-8")))
         except (OSError, ValueError, TypeError) as error:
             raise DrydockError(f"{self._folder / 'place.json'} cannot be read: {error}") from error
 

@@ -25,7 +25,7 @@ class ExitStatus(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What has become of a task: the agent's last state, why, and the exit status."""
 
     status: int
@@ -51,11 +51,11 @@ _UNREACHABLE: Final = (
 """What reasons of failures begin with where a model or the sandbox could not be had."""
 
 
-def outcome_of(state: State) -> Outcome:
+def outcome_of(state: State) -> RunOutcome:
     """The outcome of a task whose agent has come to rest in this state."""
     words = state.detail or state.reason
     if state.state == AgentState.ERROR and state.reason.startswith(_LIMIT):
-        return Outcome(ExitStatus.LIMIT, str(state.state), words)
+        return RunOutcome(ExitStatus.LIMIT, str(state.state), words)
     if state.state == AgentState.ERROR and state.reason.startswith(_UNREACHABLE):
-        return Outcome(ExitStatus.UNREACHABLE, str(state.state), words)
-    return Outcome(_BY_STATE.get(state.state, ExitStatus.FAILED), str(state.state), words)  # type: ignore[call-overload]
+        return RunOutcome(ExitStatus.UNREACHABLE, str(state.state), words)
+    return RunOutcome(_BY_STATE.get(state.state, ExitStatus.FAILED), str(state.state), words)  # type: ignore[call-overload]

@@ -27,7 +27,7 @@ from drydock_client.events import (
 from server.cli.conversations import public_event
 from server.cli.event_view import EventView
 from server.cli.printing import Printer, is_terminal, shows_colour
-from server.cli.run_outcome import ExitStatus, Outcome
+from server.cli.run_outcome import ExitStatus, RunOutcome
 
 TICK_SECONDS: Final = 0.2
 SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -117,7 +117,7 @@ class RunProgress:
             self._ticking = None
         self._erase()
 
-    def end(self, outcome: Outcome, conversation_id: str | None, how_to_go_on: str) -> None:
+    def end(self, outcome: RunOutcome, conversation_id: str | None, how_to_go_on: str) -> None:
         """Say what has become of it: the agent's last word, costs, and how to go on."""
         seconds = time.monotonic() - self._began
         if self._as_json:
@@ -134,7 +134,7 @@ class RunProgress:
         if self.answer and not (self._answer_is_seen and is_terminal(sys.stdout) and is_terminal(sys.stderr)):
             self._printer.print(self.answer)
 
-    def _result(self, outcome: Outcome, conversation_id: str | None, seconds: float) -> dict[str, Any]:
+    def _result(self, outcome: RunOutcome, conversation_id: str | None, seconds: float) -> dict[str, Any]:
         usage = self._metrics.accumulated_token_usage if self._metrics is not None else None
         return {
             "type": "result",
