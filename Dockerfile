@@ -68,5 +68,5 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-  CMD python -c "import urllib.request as r; r.urlopen('http://127.0.0.1:$DRYDOCK_PORT/health', timeout=4)"
+  CMD python -c "import ssl, urllib.request as r; r.urlopen('http${DRYDOCK_TLS_CERTIFICATE:+s}://127.0.0.1:$DRYDOCK_PORT/health', timeout=4, context=ssl._create_unverified_context())"
 CMD ["drydock", "serve"]

@@ -96,6 +96,7 @@ class Trouble(StrEnum):
 
     # Clients.
     TOO_MANY_CONNECTIONS = "too_many_connections"
+    CERTIFICATE = "certificate"
     UNFINISHED = "too_much_unfinished"
     TOO_MANY_LIVE_LOGS = "too_many_live_logs"
     NO_DESCRIPTORS = "no_descriptors"

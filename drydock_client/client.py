@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final, Self
@@ -51,13 +52,21 @@ class DrydockClient:
             conversation = await client.create_conversation(message="Count the lines of code.")
             await client.wait(conversation.id, limit_seconds=600)
 
-    `base_url` may have a path, `timeout` is in seconds for one call with its repetitions (of files, for each piece).
-    Calls may be cancelled, and made at the same time; requests are repeated where that is safe (see `http.Http`). All
+    `base_url` may have a path, `timeout` is in seconds for one call with its repetitions (of files, for each piece);
+    `ca_file` holds the certificates of whom to trust in place of the usual authorities. Calls may be cancelled, and
+    made at the same time; requests are repeated where that is safe (see `http.Http`). All
     errors are `ClientError`.
     """
 
-    def __init__(self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 30.0) -> None:
-        http = Http(base_url, api_key, timeout)
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        ca_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        http = Http(base_url, api_key, timeout, ca_file)
         self._http = http
         self._followings: set[Following] = set()
         self.files = FilesApi(http)
@@ -394,7 +403,7 @@ class DrydockClient:
             conversation_id,
             Connector(
                 lambda position, seen_at, seconds: LiveConnection.open(
-                    self._http.base_url, conversation_id, position, seen_at, self._http.headers, seconds
+                    self._http, conversation_id, position, seen_at, seconds
                 ),
                 lambda: self.conversation(conversation_id),
                 self._followings,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
+import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -26,6 +28,11 @@ MAX_RETRY_AFTER: Final = 10.0
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 """Answers after which the same request may do better; of these only 429 says that nothing was done."""
 ADDRESS_FIX: Final = "Check that the server runs, and give the address that it prints when it starts."
+
+CERTIFICATE_FIX: Final = (
+    "If an authority of your own vouches for the server, name the file with its certificate: ca_file, for commands"
+    " DRYDOCK_CA_FILE."
+)
 
 Query = Mapping[str, str | int | bool | None]
 
@@ -49,13 +56,16 @@ class Http:
     the same when it is done twice (`repeatable`: reading, deleting, and whatever bears an idempotency key).
     """
 
-    def __init__(self, base_url: str, api_key: str | None, timeout: float) -> None:
+    def __init__(
+        self, base_url: str, api_key: str | None, timeout: float, ca_file: str | os.PathLike[str] | None = None
+    ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
             raise ValueError(f"{base_url!r} is no address of a server; give one such as {DEFAULT_URL}")
         self.base_url = base_url.rstrip("/")
         self.timeout = timeout
         self.headers = {KEY_HEADER: api_key} if api_key else {}
+        self.trust = _trust_in(ca_file) if ca_file is not None and parts.scheme == "https" else None
         self._pool: httpx.AsyncClient | None = None
 
     def open(self) -> None:
@@ -63,7 +73,7 @@ class Http:
         import httpx  # late, because it takes longer than all the rest of the package
 
         # To load the certificates of all authorities takes longer than most calls; without TLS nobody asks for them.
-        verify = self.base_url.startswith("https:")
+        verify = self.trust or self.base_url.startswith("https:")
         self._pool = httpx.AsyncClient(headers=self.headers, timeout=self.timeout, verify=verify)
 
     async def close(self) -> None:
@@ -195,7 +205,17 @@ class Http:
         )
 
     def _unreachable(self, error: Exception) -> UnreachableError:
-        return UnreachableError(f"No answer from {self.base_url}: {error or type(error).__name__}.", fix=ADDRESS_FIX)
+        is_strange = "CERTIFICATE_VERIFY_FAILED" in str(error)
+        fix = CERTIFICATE_FIX if is_strange else ADDRESS_FIX
+        return UnreachableError(f"No answer from {self.base_url}: {error or type(error).__name__}.", fix=fix)
+
+
+def _trust_in(ca_file: str | os.PathLike[str]) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "reason", None) or error.strerror or error
+        raise ValueError(f"ca_file: {os.fspath(ca_file)} cannot be used: {reason}") from error
 
 
 def segment(text: str) -> str:

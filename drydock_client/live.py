@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from urllib.parse import urlencode
 
@@ -25,6 +25,7 @@ from drydock_client.errors import (
     spelled,
 )
 from drydock_client.events import Action, Connected, Live, Observation, Resync, State, read_frame
+from drydock_client.http import Http
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -194,9 +195,7 @@ class LiveConnection:
         self._first: tuple[str, Any] | None = None
 
     @classmethod
-    async def open(
-        cls, base_url: str, conversation_id: str, after: int, seen_at: str, headers: Mapping[str, str], seconds: float
-    ) -> Self:
+    async def open(cls, http: Http, conversation_id: str, after: int, seen_at: str, seconds: float) -> Self:
         """Connect and join, to be told what came after the event `after`, which had the timestamp `seen_at`.
 
         Raises `LiveConnectionRefused`, `UnreachableError` where there is none in time, `NotDrydockError` for another
@@ -207,12 +206,14 @@ class LiveConnection:
 
         place = {"conversation_id": conversation_id, "latest_event_id": after, "latest_event_timestamp": seen_at}
         query = urlencode({**place, "providers_set": "", "EIO": "4", "transport": "websocket"})
+        base_url = http.base_url
         url = f"ws{base_url.removeprefix('http')}/socket.io/?{query}"
         try:
             async with asyncio.timeout(seconds):
                 socket = await connect(
                     url,
-                    additional_headers=dict(headers),
+                    additional_headers=dict(http.headers),
+                    ssl=(http.trust or True) if url.startswith("wss:") else None,
                     max_size=MAX_FRAME_BYTES,
                     max_queue=READ_AHEAD,
                     open_timeout=None,

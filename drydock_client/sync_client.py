@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError
@@ -227,8 +228,15 @@ class SyncDrydockClient(Front[DrydockClient]):
     It may be used from several threads. Ctrl-C ends what is waited for.
     """
 
-    def __init__(self, base_url: str = DEFAULT_URL, api_key: str | None = None, *, timeout: float = 30.0) -> None:
-        super().__init__(DrydockClient(base_url, api_key, timeout=timeout), ClientThread())
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        api_key: str | None = None,
+        *,
+        timeout: float = 30.0,
+        ca_file: str | os.PathLike[str] | None = None,
+    ) -> None:
+        super().__init__(DrydockClient(base_url, api_key, timeout=timeout, ca_file=ca_file), ClientThread())
         self.files = SyncFilesApi(self._inner.files, self._thread)
         self.git = SyncGitApi(self._inner.git, self._thread)
         self.settings = SyncSettingsApi(self._inner.settings, self._thread)

@@ -196,13 +196,15 @@ class RemoteWorkspace(Workspace):
     """A workspace of its own in a sandbox of a Drydock server, which runs the agent, too.
 
     `url` is the address that the server prints when it starts, `api_key` its access token. The server may be away for
-    `reconnect_seconds` before a run fails; `timeout` is in seconds, for one request.
+    `reconnect_seconds` before a run fails; `timeout` is in seconds, for one request; `ca_file` holds the certificates
+    of whom to trust in place of the usual authorities.
     """
 
     url: str = DEFAULT_URL
     api_key: str | None = field(default=None, repr=False)
     reconnect_seconds: float = 120.0
     timeout: float = 30.0
+    ca_file: str | None = None
 
     def for_fork(self, conversation_id: str) -> Workspace:
         return self
@@ -234,7 +236,7 @@ def workspace_of(source: str | Path | Workspace | Sandbox) -> SandboxWorkspace |
     if isinstance(source, SandboxWorkspace | RemoteWorkspace):
         return source
     if isinstance(source, str) and source.startswith(("http://", "https://")):
-        return RemoteWorkspace(source, os.environ.get("DRYDOCK_API_KEY"))
+        return RemoteWorkspace(source, os.environ.get("DRYDOCK_API_KEY"), ca_file=os.environ.get("DRYDOCK_CA_FILE"))
     if isinstance(source, str) and source.startswith(IN_DOCKER):
         return DockerWorkspace(source.removeprefix(IN_DOCKER) or DEFAULT_IMAGE)
     if isinstance(source, str | Path):

@@ -15,6 +15,7 @@ from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
 from agent_core.version import VERSION
+from server.auth.certificate import certificate_of
 from server.auth.identity import resolve_token
 from server.auth.origin import check_bind
 from server.conversation_manager.retention import RetentionLimits, find_doomed
@@ -88,6 +89,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         _memory(settings),
         _capacity(settings),
         _access(settings),
+        *_certificate(settings),
         engine._replace(needed=docker_needed),
         image._replace(needed=docker_needed and engine.ok),
         local._replace(needed=local_needed),
@@ -305,6 +307,20 @@ def _access(settings: Settings) -> DoctorFinding:
     if settings.authenticator_class is not None:
         kind = "authenticator_class says who may"
     return DoctorFinding("access", ok=True, text=f"listens on {settings.host} port {settings.port}, {kind}")
+
+
+def _certificate(settings: Settings) -> Iterator[DoctorFinding]:
+    try:
+        certificate = certificate_of(settings)
+    except DrydockError as error:
+        yield DoctorFinding("certificate", ok=False, text=str(error))
+        return
+    if certificate is None:
+        return
+    facts = certificate.facts
+    names = f"for {', '.join(facts.names) or 'no name'}, until {facts.ends:%Y-%m-%d %H:%M} UTC"
+    problem = facts.problem()
+    yield DoctorFinding("certificate", ok=not problem, text=f"{names}; {problem}" if problem else names, needed=False)
 
 
 async def _docker(settings: Settings) -> tuple[DoctorFinding, DoctorFinding]:

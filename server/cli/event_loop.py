@@ -1,4 +1,4 @@
-"""The server's event loop: uvloop's, with look-ups of names in threads of our own."""
+"""The server's event loop: uvloop's, with look-ups of names in threads of our own, and its way to accept TLS."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 import uvloop
 
 from agent_core.runtime.call_threads import CallThreads
+from server.http.tls_listener import TlsListener
 
 LOOKUP_THREADS: Final = 256
 """Made when they are needed: as many names may hang at once before another one has to wait."""
@@ -67,6 +68,19 @@ class ServerLoop(uvloop.Loop):
             return await asyncio.shield(look_up.answer)
         finally:
             look_up.leave()
+
+    async def create_server(
+        self,
+        protocol_factory: Any,
+        *address: Any,
+        sock: socket.socket | None = None,
+        ssl: Any = None,
+        **options: Any,
+    ) -> Any:
+        """As asyncio's; over TLS a listening socket is served by `TlsListener`."""
+        if ssl is None or sock is None:
+            return await super().create_server(protocol_factory, *address, sock=sock, ssl=ssl, **options)
+        return TlsListener(self, protocol_factory, sock, ssl)
 
     def _forget(self, question: _Question, look_up: _LookUp, _answer: object) -> None:
         if self._look_ups.get(question) is look_up:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import resource
 import signal
 import socket
 import textwrap
+import time
 from functools import partial
 from typing import TextIO
 from urllib.parse import quote
 
 import uvicorn
 
+from agent_core.troubles import Trouble
 from agent_core.version import VERSION
 from server.app import Application, create_app
+from server.auth.certificate import ServerCertificate, certificate_of
 from server.cli.event_loop import ServerLoop
 from server.cli.process_log import configure_logging
 from server.db.database import Database
@@ -35,6 +39,9 @@ DESCRIPTORS_FOR_CLIENTS = 0.75
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 120_000}
 """Silence is looked into after a minute, in four attempts; what is sent is acknowledged within two (in ms)."""
 SANDBOX_SECONDS = 3.0
+RENEW_SECONDS = 5.0
+TELL_SECONDS = 12 * 3600.0
+"""A certificate that ends soon is spoken of so often."""
 CONNECTION_GRACE_SECONDS = 2
 LINE_WIDTH = 110
 
@@ -49,6 +56,7 @@ def serve(settings: Settings, out: TextIO) -> int:
         logger.warning(remark)
     app = create_app(settings, log_masker=log_masker)
     log_masker.add([app.token] if app.token else [])
+    certificate = certificate_of(settings)
     listener = _bind(settings)
     limit = settings.max_connections or int(_descriptors() * DESCRIPTORS_FOR_CLIENTS)
     unfinished = Unfinished(app.refused_unfinished)
@@ -74,9 +82,10 @@ def serve(settings: Settings, out: TextIO) -> int:
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_graceful_shutdown=CONNECTION_GRACE_SECONDS,
+        ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    server = AnnouncingServer(config, app, listener, out)
+    server = AnnouncingServer(config, app, listener, out, certificate)
     # uvicorn reports what it breaks off itself too, when it is told to end a second time, as if that were a fault; and
     # an answer of a preview that the sandbox breaks off; a client's message that is no UTF-8, with a traceback; and,
     # with one for each, what it did not wait for at its end, beside the line that says how many those were.
@@ -108,8 +117,17 @@ def serve(settings: Settings, out: TextIO) -> int:
 class AnnouncingServer(uvicorn.Server):
     """Says in a few lines what runs, once it can be asked."""
 
-    def __init__(self, config: uvicorn.Config, app: Application, listener: socket.socket, out: TextIO) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        app: Application,
+        listener: socket.socket,
+        out: TextIO,
+        certificate: ServerCertificate | None = None,
+    ) -> None:
         super().__init__(config)
+        self._certificate = certificate
+        self._renewing: asyncio.Task[None] | None = None
         self._app = app
         self._address = _address(app.settings, listener)
         self._out = out
@@ -119,11 +137,15 @@ class AnnouncingServer(uvicorn.Server):
         await super().startup(sockets)
         self._say(f"Drydock {VERSION} is at {self._address}{_fragment(self._app.token)}")
         self._announcing = asyncio.create_task(self._announce(), name="announce")
+        if self._certificate is not None:
+            self._renewing = asyncio.create_task(self._renew(self._certificate), name="renew the certificate")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._announcing is not None:
-            self._announcing.cancel()
-            await asyncio.wait([self._announcing])
+        tasks = [task for task in (self._announcing, self._renewing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         self._app.services.ending.set()
         await super().shutdown(sockets)
 
@@ -142,6 +164,25 @@ class AnnouncingServer(uvicorn.Server):
         await app.services.database.make_room()
         if reason is None:
             self._say_sandbox((await app.services.sandboxes.chosen()).reason)
+
+    async def _renew(self, certificate: ServerCertificate) -> None:
+        """Take a new certificate when there is one, and say it where it cannot be used, or ends soon."""
+        metrics = self._app.services.metrics
+        meaning = "When the server's own certificate ends"
+        metrics.gauge("drydock_certificate_ends_timestamp_seconds", meaning, lambda: certificate.facts.ends.timestamp())
+        told_at = -math.inf
+        while True:
+            if (now := time.monotonic()) - told_at > TELL_SECONDS and (problem := certificate.facts.problem()):
+                told_at = now
+                metrics.trouble(Trouble.CERTIFICATE, f"the server's certificate: {problem}")
+            await asyncio.sleep(RENEW_SECONDS)
+            found = await asyncio.to_thread(certificate.renew)
+            if isinstance(found, str):
+                sentence = f"the new certificate cannot be used, the former one stays: {found}"
+                metrics.trouble(Trouble.CERTIFICATE, sentence)
+            elif found:
+                told_at = -math.inf
+                logger.info("a new certificate is in use, until %s", f"{certificate.facts.ends:%Y-%m-%d %H:%M} UTC")
 
     def _say_sandbox(self, reason: str) -> None:
         # Why it is not another one may take several sentences.
@@ -198,7 +239,8 @@ def _give_up_on_the_dead(listener: socket.socket) -> None:
 def _address(settings: Settings, listener: socket.socket) -> str:
     port = listener.getsockname()[1]
     host = "127.0.0.1" if settings.listens_on_all else settings.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{settings.base_path}"
+    scheme = "http" if settings.tls_certificate is None else "https"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{settings.base_path}"
 
 
 def _fragment(token: str | None) -> str:

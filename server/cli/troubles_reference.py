@@ -204,6 +204,11 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         ),
     },
     "Clients": {
+        Trouble.CERTIFICATE: Row(
+            "the server's certificate ends within a week, has ended, or its new files cannot be used",
+            "nothing while it counts, then what browsers and clients say",
+            "renew it; the line says what is wrong with new files; the former certificate stays until they can be used",
+        ),
         Trouble.TOO_MANY_CONNECTIONS: Row("a connection too many", "503 with `Retry-After`", "`max_connections`"),
         Trouble.TOO_MANY_LIVE_LOGS: Row("a live log too many", "429 with `Retry-After`", "`max_live_logs`"),
         Trouble.NO_DESCRIPTORS: Row(

@@ -252,7 +252,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self.transport.write(_reply(status, problem, extra))
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # over TLS there is no such half of an end
+            self.transport.write_eof()
         self._timer = self.loop.call_later(self.linger_seconds, self.transport.close)
 
 

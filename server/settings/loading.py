@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 PREFIX = "DRYDOCK_"
 CONFIG_VARIABLE = "DRYDOCK_CONFIG"
 
-CLIENT_VARIABLES = ("DRYDOCK_URL", "DRYDOCK_API_KEY")
+CLIENT_VARIABLES = ("DRYDOCK_URL", "DRYDOCK_API_KEY", "DRYDOCK_CA_FILE")
 """Of commands that talk to a running server (`settings.running_server`): they may be set where a server starts, too."""
 
 MODEL_VARIABLES = {

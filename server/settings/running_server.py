@@ -18,6 +18,7 @@ from drydock_client import (
 
 DEFAULT_URL = "http://127.0.0.1:3000"
 URL_VARIABLE = "DRYDOCK_URL"
+CA_VARIABLE = "DRYDOCK_CA_FILE"
 KEY_VARIABLES = ("DRYDOCK_API_KEY", "DRYDOCK_TOKEN", "SESSION_API_KEY")
 
 
@@ -34,13 +35,15 @@ def client_of(
 
     `url` None is ``DRYDOCK_URL``, or else the address of a server with default settings; `key_file` (with the access
     token) None is the first of ``DRYDOCK_API_KEY``, ``DRYDOCK_TOKEN`` and ``SESSION_API_KEY``; `timeout` is seconds for
-    one call.
+    one call. ``DRYDOCK_CA_FILE`` holds the certificates of whom to trust in place of the usual authorities.
     """
     address = url or environment.get(URL_VARIABLE) or DEFAULT_URL
     try:
-        return DrydockClient(address, _key(key_file, environment), timeout=timeout)
+        ca_file = environment.get(CA_VARIABLE) or None
+        return DrydockClient(address, _key(key_file, environment), timeout=timeout, ca_file=ca_file)
     except ValueError as error:
-        raise DrydockError(f"--url: {error}") from error
+        setting = CA_VARIABLE if str(error).startswith("ca_file: ") else "--url"
+        raise DrydockError(f"{setting}: {str(error).removeprefix('ca_file: ')}") from error
 
 
 def error_of(error: ClientError) -> DrydockError:

@@ -109,6 +109,14 @@ class Settings(BaseModel):
     data_dir: FolderPath = Field(
         Path("data"), description="Folder of the database, the keys and whatever else is kept."
     )
+    tls_certificate: OptionalFolder = Field(
+        None,
+        description="PEM file with the server's certificate and those that vouch for it, as certbot's `fullchain.pem`:"
+        " with one the port speaks HTTPS alone. It is taken anew within seconds when the files change.",
+    )
+    tls_key: OptionalFolder = Field(
+        None, description="PEM file with its private key, not encrypted; by default it is in the certificate's file."
+    )
     base_path: BasePathField = Field(
         "",
         description="Path below which clients find the server, such as `/drydock`, where a proxy has others beside it. "
@@ -599,6 +607,13 @@ class Settings(BaseModel):
         most, least = (order.index(value), order.index(usual)) if usual in order else (value or inf, usual or inf)
         if most < least:
             raise ValueError(f"is less than {name}, which is {usual}; set it to that or more, or leave it out")
+        return value
+
+    @field_validator("tls_key")
+    @classmethod
+    def _is_of_a_certificate(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and info.data.get("tls_certificate", value) is None:
+            raise ValueError("is the key of no certificate; set tls_certificate, too, or leave it out")
         return value
 
     @field_validator("runtime_extra_deps")

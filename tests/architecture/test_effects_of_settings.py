@@ -46,6 +46,8 @@ OF_THE_SERVER: dict[str, str] = {
     "port": "integration/server/test_process.py::test_a_taken_port_is_told_with_what_to_do",
     "data_dir": "integration/server/test_process.py::test_a_second_server_on_the_same_data_is_refused",
     "page": "contract/rest/test_page.py::test_scripts_within_another_clients_page_run",
+    "tls_certificate": "integration/server/test_tls.py::test_clients_and_commands_talk_to_a_server_with_a_certificate",
+    "tls_key": "integration/server/test_tls.py::test_clients_and_commands_talk_to_a_server_with_a_certificate",
     "base_path": "contract/rest/test_base_path.py::test_all_that_a_client_is_told_lies_below_it",
     "token": "integration/server/test_process.py::test_a_made_token_is_in_the_address_and_opens_rest_and_sockets",
     "allowed_hosts": "unit/server/test_origin.py::test_configured_hosts_are_ours",

@@ -93,7 +93,9 @@ class RemoteRun(RunLoop):
     ) -> None:
         self._mirror = MirroredLog(self._ready)
         self._workspace = workspace
-        self._client = DrydockClient(workspace.url, workspace.api_key, timeout=workspace.timeout)
+        self._client = DrydockClient(
+            workspace.url, workspace.api_key, timeout=workspace.timeout, ca_file=workspace.ca_file
+        )
         self._sandbox = RemoteSandbox(conversation_id, self._client.programs, self._call)
         super().__init__(
             conversation_id,
@@ -471,7 +473,8 @@ class RemoteRun(RunLoop):
 
     async def delete(self) -> None:
         """Delete the conversation there, and with it its log and files."""
-        async with DrydockClient(self._workspace.url, self._workspace.api_key) as client:
+        place = self._workspace
+        async with DrydockClient(place.url, place.api_key, ca_file=place.ca_file) as client:
             await self._call(client.delete(self.conversation_id))
 
     async def opening_prompt(self) -> SystemPromptEvent | None:

@@ -37,7 +37,7 @@ TO_AN_ENGINE = Counter({"local socket": 16})
 """Connections of the pool to an engine, one for each thread that calls it. An engine that answers is asked for what
 sandboxes need unless they are of another kind."""
 WITHOUT_ENGINE = {"local", "unconfined"}
-ADDRESS = re.compile(r" is at (http://\S+?)(/#token=(\S+))?\s")
+ADDRESS = re.compile(r" is at (https?://\S+?)(/#token=(\S+))?\s")
 
 
 def _hear_of_terminals() -> None:

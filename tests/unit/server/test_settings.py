@@ -13,7 +13,7 @@ from server.cli.settings_reference import render
 from server.errors import ConfigurationError
 from server.listeners import EventListener
 from server.settings.loading import CLIENT_VARIABLES, load_settings
-from server.settings.running_server import KEY_VARIABLES, URL_VARIABLE
+from server.settings.running_server import CA_VARIABLE, KEY_VARIABLES, URL_VARIABLE
 from server.settings.settings import Settings
 
 ROOT = Path(__file__).parents[3]
@@ -55,6 +55,8 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "data_dir": ("a", "b"),
     "page": ("a", "b"),
     "base_path": ("/drydock", "/tools/drydock"),
+    "tls_certificate": ("a", "b"),
+    "tls_key": ("a", "b"),
     "token": ("first-token-of-this-server", "second-token-of-this-server"),
     "preview_domain": ("a.example", "none"),
     "allowed_hosts": (["a.example"], ["b.example", "c.example"]),
@@ -123,6 +125,7 @@ NEEDED: dict[str, dict[str, object]] = {
     field: {"llm_profiles": {"one": {"model": "a/a"}, "two": {"model": "b/b"}}}
     for field in ("llm_profile", "llm_purposes", "llm_agents")
 }
+NEEDED["tls_key"] = {"tls_certificate": "c"}
 """Other settings without which some cannot be."""
 
 
@@ -231,13 +234,18 @@ def test_the_protocols_own_variables_are_read() -> None:
         load_settings(None, {"LOG_ALL_EVENTS": "often"})
 
 
+def test_a_key_without_its_certificate_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"DRYDOCK_TLS_KEY.*set tls_certificate, too"):
+        load_settings(None, {"DRYDOCK_TLS_KEY": "key.pem"})
+
+
 def test_lists_are_written_with_commas_in_the_environment() -> None:
     settings = load_settings(None, {"DRYDOCK_ALLOWED_ORIGINS": "https://A.example/, http://b.example:8080"})
     assert settings.allowed_origins == ("https://a.example", "http://b.example:8080")
 
 
 def test_what_a_running_server_is_found_by_is_no_setting_and_no_mistake() -> None:
-    known = {URL_VARIABLE: "http://h:1", KEY_VARIABLES[0]: "k"}
+    known = {URL_VARIABLE: "http://h:1", KEY_VARIABLES[0]: "k", CA_VARIABLE: "authority.pem"}
     assert tuple(known) == CLIENT_VARIABLES
     assert load_settings(environment=known) == load_settings(environment={})
 
