@@ -74,6 +74,7 @@ def spare_collector() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status. Errors that a user can mend are one clear line, no traceback."""
+    _open_standard_streams()
     words = _with_command(sys.argv[1:] if arguments is None else arguments)
     if not words:
         sys.stderr.write(FIRST_STEPS)
@@ -81,6 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] == COMPLETE:
         done: int = import_module("server.cli.completion").complete(words[1:], os.environ, sys.stdout)
         return done
+    if strange := next((word for word in words if not _is_text(word)), None):
+        sys.stderr.write(f"drydock: {strange!r} is no UTF-8; give it as a file, or as it is written in UTF-8\n")
+        return 2
     options = parser().parse_args(words)
     if options.command == "completion":
         printed: int = import_module("server.cli.completion").print_script(options.shell, sys.stdout)
@@ -100,6 +104,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return UNREAD
     return status
+
+
+def _open_standard_streams() -> None:
+    """Have something stand for streams that were closed: the next file or socket would take their place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        if getattr(sys, name) is None:
+            mode = "r" if number == 0 else "w"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - as long as the process
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _with_command(arguments: Sequence[str]) -> list[str]:

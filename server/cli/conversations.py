@@ -213,7 +213,11 @@ async def _show(known: Finder, options: Mapping[str, Any], printer: Printer) -> 
         printer.print(json.dumps({"type": "conversation", **public(conversation)}, ensure_ascii=False))
     else:
         printer.print(*_facts(conversation, known.client.base_url, view))
-    for event in await _last(known.client, conversation.id, options["lines"]):
+    if options["lines"] is not None:
+        for event in await _last(known.client, conversation.id, options["lines"]):
+            _print(event, printer, view, as_json=options["json"])
+        return 0
+    async for event in known.client.events(conversation.id):
         _print(event, printer, view, as_json=options["json"])
     return 0
 
@@ -234,10 +238,9 @@ def _facts(one: Conversation, base_url: str, view: EventView) -> list[str]:
     return [view.painted(one_line(one.title), "1"), *lines, ""]
 
 
-async def _last(client: DrydockClient, conversation_id: str, count: int | None) -> list[Event | Unknown]:
-    """The last events, or all of them, oldest first."""
-    found = [event async for event in client.events(conversation_id, limit=count, reverse=count is not None)]
-    return found if count is None else found[::-1]
+async def _last(client: DrydockClient, conversation_id: str, count: int) -> list[Event | Unknown]:
+    """The last events, oldest first."""
+    return [event async for event in client.events(conversation_id, limit=count, reverse=True)][::-1]
 
 
 def _print(event: Event | Unknown, printer: Printer, view: EventView, *, as_json: bool) -> None:

@@ -14,8 +14,8 @@ MAX_TEXT: Final = 4 * 1024 * 1024
 class Printer:
     """Standard output for results and standard error for news.
 
-    What a stream cannot write is replaced. Raises `BrokenPipeError` where nobody reads the results any more; news that
-    nobody can read are dropped.
+    What a stream cannot write is replaced. Raises `BrokenPipeError` where nobody reads the results any more, and
+    `DrydockError` where they cannot be written; news that nobody can read are dropped.
     """
 
     def __init__(self) -> None:
@@ -34,9 +34,16 @@ class Printer:
 
     def print(self, *lines: str) -> None:
         """Print results."""
-        if lines:
+        if not lines:
+            return
+        try:
             sys.stdout.write("".join(f"{line}\n" for line in lines))
             sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the end of the process would try again
+            raise DrydockError(f"standard output cannot be written: {error.strerror or error}") from error
 
     def tell(self, text: str) -> None:
         """Print news."""

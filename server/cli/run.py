@@ -189,7 +189,8 @@ class RunSession:
     async def run(self) -> RunOutcome:
         """Begin it and wait for its end. Raises what keeps it from beginning, and `BrokenPipeError`."""
         loop = asyncio.get_running_loop()
-        for number in SIGNALS:
+        heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as under nohup
+        for number in heard:
             loop.add_signal_handler(number, self._signalled, number)
         if self._limit is not None:
             words = f"The time limit of {self._limit:g} s is over: stopping the agent."
@@ -201,14 +202,15 @@ class RunSession:
             if not following.done():
                 return RunOutcome(self._ending or ExitStatus.STOPPED, "", "it was left while its agent worked")
             outcome = following.result()
-        except BrokenPipeError:  # nobody reads it any more: nobody would pay for it either
-            await self._stop()
+        except (BrokenPipeError, DrydockError):  # nobody can read it any more: nobody would pay for it either
+            if self._begun.is_set():
+                await self._stop()
             raise
         finally:
             for task in (following, leaving, self._stopping):
                 if task is not None:
                     task.cancel()
-            for number in SIGNALS:
+            for number in heard:
                 loop.remove_signal_handler(number)
         if self._ending is not None and outcome.status != ExitStatus.FINISHED:
             return RunOutcome(self._ending, outcome.state, outcome.reason)
@@ -260,6 +262,8 @@ class RunSession:
             return ""
         loop = asyncio.get_running_loop()
         try:
+            if os.tcgetpgrp(terminal) != os.getpgrp():  # in the background: to read would stop this process
+                return ""
             while self._ending is None:
                 os.write(terminal, QUESTION.encode())
                 self._answer = loop.create_future()

@@ -22,6 +22,7 @@ from agent_core.library.conversation import Conversation
 from agent_core.library.conversation_log import ExecutionStatus
 from agent_core.library.workspace import DockerWorkspace, LocalWorkspace, SandboxWorkspace
 from agent_core.llm.llm import LLM
+from agent_core.memory.memory import name_of_remote
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.security.analyzers import analyzer_named
 from agent_core.security.confirmation import NeverConfirm
@@ -277,9 +278,15 @@ def _model(task: Task, settings: Settings) -> LLM:
 def _repository(task: Task, settings: Settings) -> GitSetup | None:
     if task.repository is None:
         return None
-    is_address = task.repository.startswith(("http://", "https://"))
-    url = task.repository if is_address else clone_url("github", None, task.repository)
-    name = task.repository.rstrip("/").removesuffix(".git")
-    name = "/".join(name.split("/")[-2:]) if is_address else name
+    given = task.repository
+    is_address = given.startswith(("http://", "https://"))
+    if "@" in given:
+        raise DrydockError(
+            f"--repo: {given.rpartition('@')[2]!r} has a user in it; give an https address or owner/name"
+        )
+    name = name_of_remote(given) if is_address else given.strip("/")
+    url = given if is_address else clone_url("github", None, name)
     repository = Repository(name=name, url=url, branch=task.branch or "", limit_seconds=settings.git_clone_seconds)
+    if not repository.folder:
+        raise DrydockError(f"--repo: {given!r} is no repository; give an https address or owner/name")
     return GitSetup(repository, settings.git_user_name or "", settings.git_user_email or "")

@@ -22,6 +22,7 @@ import pytest_asyncio
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from drydock_client import DrydockClient
+from tests.contract.workspace.git_server import GitServer
 from tests.integration.server.conftest import WAIT_SECONDS, ServerProcess, stored_events
 from tests.integration.server.forks import ROOT, ForkedProcess, fork_program
 from tests.integration.server.test_conversations_command import MAIN, PLAIN
@@ -264,6 +265,25 @@ def _on_terminal(
         _, status = os.waitpid(pid, 0)
     assert not answers, shown
     return os.waitstatus_to_exitcode(status), shown.decode()
+
+
+async def test_without_a_server_a_repository_is_cloned_and_money_is_counted(places: Places, tmp_path: Path) -> None:
+    git = GitServer(tmp_path / "repositories")
+    try:
+        git.publish("ann/boats", {"boat.txt": "It floats."})
+        url = f"http://127.0.0.1:{git.url.rpartition(':')[2]}/ann/boats.git"
+        here = ["--sandbox", "unconfined", "--budget", "0.000001", "--model", "openai/gpt-4o-mini"]
+        file = tmp_path / "files.zip"
+        repo = ["--repo", url, "-o", str(file)]
+        status, out, errors = await places.start("budget", *here, *repo, "Go on and on.", at_server=False).ended()
+        assert (status, out, "maximum budget" in errors) == (7, "", True), errors
+        assert "without isolation" in errors
+        assert zipfile.ZipFile(file).read("boats/boat.txt") == b"It floats."
+        for name, problem in (("git@host:a/b", "has a user in it"), ("a/../b", "is no repository")):
+            end = await places.start(f"repo {problem}", *here, "--repo", name, "x", at_server=False).ended()
+            assert (end[0], problem in end[2]) == (2, True)
+    finally:
+        git.close()
 
 
 async def test_without_a_server_a_task_is_done_in_a_folder_and_goes_on(places: Places) -> None:
