@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
+from shutil import disk_usage
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -20,6 +19,7 @@ from agent_core.events.masking import SecretMasker
 from agent_core.llm.transport.client import aclose as close_model_clients
 from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.runtime.selection import choose_provider
+from agent_core.spans import watched_by
 from agent_core.troubles import Trouble
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator, PageSessions, resolve_token
@@ -193,6 +193,7 @@ class Application:
         settings = self.settings
         metrics = ServerMetrics()
         stack.enter_context(metrics.counting_lines())
+        stack.enter_context(watched_by(metrics))
         manager_type = part_class(settings, "conversation_manager_class")
         own = OwnStores(
             await enter_part(stack, settings, "settings_store_class"),
@@ -209,6 +210,10 @@ class Application:
             )
         )
         database.engines.reads.on_busy = partial(metrics.trouble, Trouble.DATABASE_BUSY)
+        database.writer.metrics = metrics
+        metrics.gauge("drydock_pending_changes", lambda: database.writer.pending)
+        metrics.gauge("drydock_ready", lambda: not database.writer.health.problem)
+        metrics.gauge("drydock_disk_free_bytes", lambda: disk_usage(settings.data_dir).free)
         await remove_unfinished_forks(database)
         await remove_leftovers(database)
         sandboxes = await stack.enter_async_context(
@@ -266,9 +271,8 @@ class Application:
         await stack.enter_async_context(HostWatch(metrics))
         gateway = SocketGateway(manager, authenticator, keeper=self._keeper, limits=self.socket_limits)
         await stack.enter_async_context(gateway)
-        _show_load(metrics, gateway)
-        backup = partial(last_backup, settings.data_dir)
-        metrics.gauge("drydock_last_backup_timestamp_seconds", "When the last backup was made; 0: never", backup)
+        _show_clients(metrics, gateway)
+        metrics.gauge("drydock_last_backup_timestamp_seconds", partial(last_backup, settings.data_dir))
         announcements.add(gateway)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token), settings.base_path)
@@ -293,15 +297,13 @@ class Application:
             metrics=metrics,
         )
         live_logs = services.live_logs
-        metrics.gauge("drydock_live_logs", "Logs that programs follow", live_logs.total)
+        metrics.gauge("drydock_live_logs", live_logs.total)
         return services, gateway
 
 
-def _show_load(metrics: ServerMetrics, gateway: SocketGateway) -> None:
-    metrics.gauge("drydock_tasks", "Tasks on the server's event loop", lambda: len(asyncio.all_tasks()))
-    metrics.gauge("drydock_threads", "Threads of the server's process", threading.active_count)
-    metrics.gauge("drydock_connections", "Clients in conversations over sockets", lambda: gateway.connection_count)
-    metrics.gauge("drydock_waiting_bytes", "What waits for these clients, in bytes", lambda: gateway.waiting_bytes)
+def _show_clients(metrics: ServerMetrics, gateway: SocketGateway) -> None:
+    metrics.gauge("drydock_connections", lambda: gateway.connection_count)
+    metrics.gauge("drydock_waiting_bytes", lambda: gateway.waiting_bytes)
 
 
 def create_app(

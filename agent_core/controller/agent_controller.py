@@ -35,6 +35,7 @@ from agent_core.llm.transport.exchange import calls_made_for
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.confirmation import NeverConfirm
 from agent_core.security.hooks import HookEvent
+from agent_core.spans import PRESENT, Span
 from agent_core.spelling import spelled
 from agent_core.tools.builtin import FinishAction, FinishTool
 from agent_core.tools.execution import exit_as_error
@@ -346,11 +347,17 @@ class AgentController:
         await self._guarded(self._advance)
 
     async def _run_step(self) -> None:
+        if self._stream.asked_in is not None:
+            PRESENT.set(self._stream.asked_in)  # this task was made in whatever span its conversation was loaded in
         try:
             await self._take_turn()
             self._check(self.state)
             # An agent, a condenser, an analyzer or a critic may be the user's own.
-            with exit_as_error(), calls_made_for(self._step.usage.context):
+            with (
+                Span("step", conversation=self._stream.conversation_id) as self._stream.step,
+                exit_as_error(),
+                calls_made_for(self._step.usage.context),
+            ):
                 await self._step.take(self.state)
         except StreamClosedError:
             return

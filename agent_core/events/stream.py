@@ -19,6 +19,7 @@ from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent, encoded, from_data, from_payload
 from agent_core.events.store import EventStore, NewEvent
 from agent_core.events.transient import CurrentNotices, OutputDelta, TextDelta, Transient, joined
+from agent_core.spans import Span
 from agent_core.spelling import spelled
 
 MAX_PENDING_NOTICES = 64
@@ -177,7 +178,8 @@ class EventStream:
 
     Readers see up to `last_id` (-1 in an empty log). `newest_id` is ahead of it while the store has not answered for
     the events in between: who decides by the whole log waits for them. `log_level` is that at which the process's log
-    is told each event, masked, once it is stored.
+    is told each event, masked, once it is stored. `asked_in` is the span in which its user has last said something, and
+    `step` that of the agent's last step: what comes of them is done elsewhere.
     """
 
     def __init__(self, conversation_id: str, store: EventStore, *, epoch: int, last_id: int) -> None:
@@ -195,6 +197,8 @@ class EventStream:
         self._current = CurrentNotices()
         self.log_level = logging.DEBUG
         self.outage: Outage | None = None
+        self.asked_in: Span | None = None
+        self.step: Span | None = None
         self.closed = False
 
     @classmethod

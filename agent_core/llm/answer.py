@@ -48,6 +48,8 @@ class _Call:
 class Assembly:
     """Collects chunks; `message` is the whole answer once the stream has ended.
 
+    `began_at` is for whoever adds them: when (`time.monotonic`) the first came that says something.
+
     Pieces of tool calls belong together by index, else by id, else to the call that came last. Two calls with one index
     and two ids are two, and so is a name after another call's arguments. A missing or repeated id is replaced.
     """
@@ -62,6 +64,7 @@ class Assembly:
         self._size = 0
         self.finish_reason: str | None = None
         self.has_choice = False
+        self.began_at: float | None = None
         self.usage: Mapping[str, Any] | None = None
         self.cost: float | None = None
 

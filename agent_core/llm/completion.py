@@ -28,6 +28,7 @@ from agent_core.llm.render import WireMessage, mark_cache, texts_of, without_mar
 from agent_core.llm.response import LLMResponse, RetryNotice
 from agent_core.llm.transport.exchange import CompletionRequest, Transport
 from agent_core.llm.transport.failures import build
+from agent_core.spans import Span
 
 logger = logging.getLogger(__name__)
 
@@ -76,15 +77,20 @@ class PreparedCall:
 
     async def run(self) -> LLMResponse:
         """Make the call; raises `LLMError` when it failed for good, and nothing of the answer is valid then."""
+        with Span("model_call", model=self.request.endpoint.model) as span:
+            return await self._run(span)
+
+    async def _run(self, span: Span) -> LLMResponse:
         await self.transport.prepare(self.request.endpoint)
         request = self.request
         marks_cache = self.marks_cache
         attempt = 0
         while True:
             attempt += 1
+            span.facts["attempts"] = attempt
             try:
                 marked = replace(request, messages=mark_cache(request.messages)) if marks_cache else request
-                return await self._attempt(marked)
+                return await self._attempt(marked, span)
             except LLMPromptCacheError:
                 if not marks_cache:
                     raise
@@ -108,7 +114,7 @@ class PreparedCall:
                     request = replace(request, parameters={**request.parameters, "temperature": 1.0})
                 await asyncio.sleep(wait)
 
-    async def _attempt(self, request: CompletionRequest) -> LLMResponse:
+    async def _attempt(self, request: CompletionRequest, span: Span) -> LLMResponse:
         response_id = f"resp_{uuid.uuid4().hex}"
         sink = DeltaSink(response_id, self.on_delta)
         assembly = Assembly()
@@ -118,10 +124,15 @@ class PreparedCall:
         except BaseException:
             sink.discard()
             if self.on_broken is not None and (assembly.size or assembly.usage):
-                self.on_broken(self._response(request, assembly, response_id, start, Message(role="assistant")))
+                broken = self._response(request, assembly, response_id, start, Message(role="assistant"))
+                _tell(span, broken)
+                self.on_broken(broken)
             raise
         sink.close()
-        return self._response(request, assembly, response_id, start, assembly.message)
+        response = self._response(request, assembly, response_id, start, assembly.message)
+        _tell(span, response)
+        span.facts |= {"finish_reason": response.finish_reason, "first_token_seconds": response.first_token_seconds}
+        return response
 
     def _response(
         self, request: CompletionRequest, assembly: Assembly, response_id: str, start: float, message: Message
@@ -144,6 +155,7 @@ class PreparedCall:
             latency=max(0.0, time.monotonic() - start),
             finish_reason=assembly.finish_reason or "stop",
             model=request.endpoint.model,
+            first_token_seconds=max(0.0, (assembly.began_at or start) - start),
         )
 
     async def _receive(self, request: CompletionRequest, assembly: Assembly, sink: DeltaSink) -> None:
@@ -164,6 +176,7 @@ class PreparedCall:
                     if excess := assembly.excess:
                         raise build(endpoint, LLMInternalError, f"Model {endpoint.label} sent {excess}")
                     if chunk.says_something:
+                        assembly.began_at = assembly.began_at or time.monotonic()
                         patience = SILENT_TIMEOUTS * timeout
                         patience_ends = now + (patience if assembly.finish_reason is None else COUNTS_SECONDS)
                     ends = min(now + timeout, patience_ends)
@@ -181,3 +194,15 @@ class PreparedCall:
         if assembly.finish_reason == "content_filter":
             what = f"The provider of model {endpoint.label} stopped the answer by its rules on content"
             raise build(endpoint, LLMContentPolicyError, what)
+
+
+def _tell(span: Span, response: LLMResponse) -> None:
+    """Add what an attempt has used and cost to what is known of its call."""
+    facts, usage = span.facts, response.usage
+    for name, spent in (
+        ("input_tokens", usage.prompt_tokens),
+        ("output_tokens", usage.completion_tokens),
+        ("cached_tokens", usage.cache_read_tokens),
+        ("cost", response.cost or 0.0),
+    ):
+        facts[name] = facts.get(name, 0) + spent

@@ -21,8 +21,9 @@ class LLMResponse:
 
     `id` is unique (ours, not the provider's, which may repeat), and that of the answer's deltas; `usage` is the
     provider's or an estimate (characters / 4); `cost` US dollars, None without a known price; `latency` seconds of the
-    successful attempt; `finish_reason` the provider's (``stop``, ``tool_calls``, ``length``); `model` the configured
-    model; `metrics` what the calls of that model have cost by now, this one included.
+    successful attempt, `first_token_seconds` those until its first piece came; `finish_reason` the provider's
+    (``stop``, ``tool_calls``, ``length``); `model` the configured model; `metrics` what the calls of that model have
+    cost by now, this one included.
     """
 
     message: Message
@@ -33,6 +34,7 @@ class LLMResponse:
     finish_reason: str
     model: str
     metrics: MetricsSnapshot = _NOTHING
+    first_token_seconds: float = 0.0
 
     @property
     def raw_response(self) -> dict[str, Any]:

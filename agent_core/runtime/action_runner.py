@@ -32,6 +32,7 @@ from agent_core.events.transient import OutputDelta
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.runtime.hook_calls import ConversationHooks
 from agent_core.security.secrets import SecretRegistry
+from agent_core.spans import Span
 from agent_core.tools.context import Clients, DraftModel, SandboxAccess, SubAgents, Vision
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.registry import CallableTools, tool_called
@@ -334,6 +335,16 @@ class ActionRunner:
         return f"{self._stream.conversation_id}:{action.id}"
 
     async def execute(self, action: ActionEvent) -> AnyEvent:
+        asked_in = self._stream.step if action.source == "agent" else self._stream.asked_in
+        with Span("tool_call", asked_in, tool=action.tool_name, conversation=self._stream.conversation_id) as span:
+            answer = await self._execute(action)
+            if isinstance(answer, AgentErrorEvent):
+                span.error = str(answer.classification)
+            elif isinstance(answer, ObservationEvent) and answer.observation.is_error:
+                span.error = "is_error"
+        return answer
+
+    async def _execute(self, action: ActionEvent) -> AnyEvent:
         definition = self._callable.of(action) or await tool_called(action.tool_name, self._tools)
         if definition is None or action.action is None or isinstance(action.action, UnknownAction):
             return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")

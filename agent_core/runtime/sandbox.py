@@ -127,8 +127,11 @@ class DiskUsage(NamedTuple):
 class Sandbox(Protocol):
     """One conversation's sandbox. All methods are idempotent and bounded in time by the spec's limits."""
 
-    provider: str
     spec: SandboxSpec
+
+    @property
+    def provider(self) -> str:
+        """Name of the `SandboxProvider` that made it; ``none`` while nobody has found out which does."""
 
     @property
     def state(self) -> SandboxState:

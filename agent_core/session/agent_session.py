@@ -58,6 +58,7 @@ from agent_core.session.status_report import FAILED, StatusReport
 from agent_core.session.subagent_factory import Parent, Shared, end_tools_of_child
 from agent_core.session.tool_servers import ToolServers, make_servers
 from agent_core.skills.skill import Skill
+from agent_core.spans import PRESENT
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition
 from agent_core.tools.spec import Tool, ToolMakerState, WorkspacePlace
@@ -406,6 +407,7 @@ class AgentSession:
         `NotStuckError` for a rewind or recovery that is not possible, and `ClientToolError` for an answer to no waiting
         call.
         """
+        self.stream.asked_in = PRESENT.get()
         if isinstance(event, Rewind):
             return await self.rewinder.rewind(event.to, client_key=event.client_key)
         if isinstance(event, ClientToolResult):

@@ -115,11 +115,9 @@ class StandaloneConversationManager(ConversationManager):
 
     async def __aenter__(self) -> Self:
         metrics = self.parts.metrics
-        metrics.gauge("drydock_sessions", "Conversations that have an object in memory", lambda: len(self._sessions))
+        metrics.gauge("drydock_sessions", lambda: len(self._sessions))
         metrics.gauge(
-            "drydock_loaded_conversations",
-            "Conversations that are loaded",
-            lambda: sum(session.is_loaded for session in self._sessions.values()),
+            "drydock_loaded_conversations", lambda: sum(session.is_loaded for session in self._sessions.values())
         )
         self._own(self._cull, name="culler")
         self._own(self.guard.run, name="crash-guard")
@@ -133,8 +131,8 @@ class StandaloneConversationManager(ConversationManager):
         self._own(self._keep_reserve, name="disk-reserve")
         self._own(self._keep_memory, name="memory-ceiling")
         ceiling, gauge = self.parts.sandboxes.memory, self.parts.metrics.gauge
-        gauge("drydock_memory_bytes", "Memory of the server itself, in bytes", server_memory)
-        gauge("drydock_memory_limit_bytes", "Its ceiling, in bytes; 0: none", lambda: ceiling.limit)
+        gauge("drydock_memory_bytes", server_memory)
+        gauge("drydock_memory_limit_bytes", lambda: ceiling.limit)
         return self
 
     async def __aexit__(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -33,6 +34,7 @@ from server.db.errors import (
 )
 from server.db.event_rows import EventRow
 from server.db.storage_health import StorageHealth
+from server.metrics import ServerMetrics
 
 MAX_PENDING = 50_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -74,6 +76,7 @@ class Writer:
 
     def __init__(self, engines: Engines, *, close_timeout_seconds: float) -> None:
         self.health = StorageHealth()
+        self.metrics: ServerMetrics | None = None
         self._engines = engines
         engines.read_failed = self._read_failed
         self._close_timeout_seconds = close_timeout_seconds
@@ -91,6 +94,11 @@ class Writer:
 
     async def __aexit__(self, *_exception: object) -> None:
         await self.close()
+
+    @property
+    def pending(self) -> int:
+        """How many changes wait to be stored."""
+        return len(self._pending.items)
 
     async def append(self, log: str, records: Sequence[Record], *, epoch: int) -> int:
         """Store `records` durably at the end of `log`; returns the id of the first.
@@ -288,6 +296,7 @@ class Writer:
             tails[log] = last
         if len(rows) > self._engines.max_rows:
             insert_events = event_rows.insert_events
+        began = time.perf_counter()
         try:
             fenced = await insert_events(connection, rows) if rows else set()
         except Exception as error:
@@ -297,6 +306,7 @@ class Writer:
             raise
         if rows:
             self.health.worked()
+            self._measure(batch, fenced, time.perf_counter() - began)
         self._remember(tails, fenced)
         for item, first in zip(batch, firsts, strict=True):
             if item.log in fenced:
@@ -315,6 +325,18 @@ class Writer:
         async with connection.begin():
             found = await event_rows.owner_epochs(connection, unsure)
         return {log for log, epoch in unsure.items() if found.get(log, epoch) > epoch}
+
+    def _measure(self, batch: list[PendingAppend], fenced: set[str], seconds: float) -> None:
+        if (metrics := self.metrics) is None:
+            return
+        now, kinds = time.perf_counter(), Counter[str]()
+        metrics.observe("drydock_commit_duration_seconds", seconds)
+        for item in batch:
+            if item.log not in fenced:
+                metrics.observe("drydock_append_duration_seconds", now - item.since)
+                kinds.update(record.kind for record in item.records or ())
+        for kind, times in kinds.items():
+            metrics.add("drydock_events_total", times, kind)
 
     async def _ends(self, connection: AsyncConnection, batch: list[PendingAppend]) -> dict[str, int]:
         ends: dict[str, int] = {}
@@ -444,6 +466,7 @@ class PendingAppend:
     done: asyncio.Future[int]
     first: int | None = None
     """The id that it was given when the connection was lost, so that it may be stored."""
+    since: float = field(default_factory=time.perf_counter)
 
 
 @dataclass(slots=True, eq=False)

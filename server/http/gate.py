@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agent_core.spans import Span
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
 from server.auth.identity import Authenticator
 from server.auth.origin import OriginPolicy
@@ -45,6 +46,9 @@ _ENDED: Final = (
     "The server has ended before it could answer; when it is back, look whether this was done before you ask again."
 )
 _MAX_NAME: Final = 80
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_PLAIN: Final = (SOCKET_PREFIX, "/mcp/mcp", "/docs", OAUTH_PREFIX)
+"""How paths begin that are no routes of the API's."""
 logger = logging.getLogger(__name__)
 
 
@@ -101,7 +105,11 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._http(scope, receive, send)
+            with Span("http_request", method=_method_of(scope), status="none") as span:
+                try:
+                    await self._http(scope, receive, _noting_status(send, span))
+                finally:
+                    span.facts["route"] = _route_of(scope)
         elif scope["type"] == "websocket":
             await self._websocket(scope, receive, send)
         else:
@@ -244,6 +252,29 @@ def content_security_policy(host: str, frames: str = "'self'", scripts: str = ""
         f"style-src 'self' 'unsafe-inline'; connect-src 'self' ws://{host} wss://{host}; object-src 'none'; "
         f"base-uri 'none'; form-action 'self'; frame-ancestors 'none'; frame-src {frames}"
     )
+
+
+def _method_of(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in _METHODS else "other"
+
+
+def _route_of(scope: Scope) -> str:
+    """The template of the route that was asked; few words, whatever clients ask for."""
+    if (route := scope.get("route")) is not None:
+        return str(route.path)
+    path: str = scope["path"]
+    if plain := next((one for one in _PLAIN if path.startswith(one)), ""):
+        return plain
+    return "page" if "endpoint" in scope else "refused"
+
+
+def _noting_status(send: Send, span: Span) -> Send:
+    async def send_noted(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            span.facts["status"] = str(message["status"])
+        await send(message)
+
+    return send_noted
 
 
 def _with_headers(send: Send, policy: str) -> Send:

@@ -110,7 +110,7 @@ class CrashGuard:
         self._suspects, self._trial_seconds = 0, TRIAL_SECONDS
         self._waiting_for_commands: set[str] = set()
         self._news = asyncio.Event()
-        metrics.gauge("drydock_held_back", "Conversations held back from crash loops", lambda: len(self._held))
+        metrics.gauge("drydock_held_back", lambda: len(self._held))
 
     # --- the beginning of a life ---
 

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from agent_core.errors import DrydockError
 from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN, StatusNotice
+from agent_core.spans import Span
 from agent_core.troubles import Trouble, coded
 from server.db.repositories.conversations import ConversationRepository
 from server.metrics import ServerMetrics
@@ -121,9 +122,9 @@ class RunQueue:
         self._news = asyncio.Event()
         self._is_closed = False
         self._rested_at = -math.inf
-        metrics.gauge("drydock_working", "Conversations at work", lambda: self._working.total())
-        metrics.gauge("drydock_waiting", "Conversations that wait for their turn", lambda: len(self._queue))
-        metrics.gauge("drydock_sandboxes", "Sandboxes that are up, or coming up", self._sandboxes)
+        metrics.gauge("drydock_working", lambda: self._working.total())
+        metrics.gauge("drydock_waiting", lambda: len(self._queue))
+        metrics.gauge("drydock_sandboxes", self._sandboxes)
 
     # --- for conversations ---
 
@@ -145,12 +146,17 @@ class RunQueue:
         if ticket.has_sandbox and (ticket.works or not to_work):
             ticket.taken_at = max(ticket.taken_at, after)
             return
-        waiting = self._lined_up(ticket, to_work=to_work, number=number)
+        with Span("queue_wait", wanted="turn" if to_work else "sandbox"):
+            await self._admitted(self._lined_up(ticket, to_work=to_work, number=number), kept=number is not None)
+        ticket.taken_at = max(ticket.taken_at, after)
+
+    async def _admitted(self, waiting: _Waiting, *, kept: bool) -> None:
+        ticket = waiting.ticket
         waiting.waiters += 1
         try:
             if not waiting.admitted.done():
                 self._news.set()
-                if number is None:  # else it is stored, or will be if it has to wait
+                if not kept:  # else it is stored, or will be if it has to wait
                     await self._keep_place(waiting)
             await asyncio.shield(waiting.admitted)
         except asyncio.CancelledError:
@@ -163,7 +169,6 @@ class RunQueue:
             raise
         finally:
             waiting.waiters -= 1
-        ticket.taken_at = max(ticket.taken_at, after)
 
     def _lined_up(self, ticket: Ticket, *, to_work: bool, number: int | None) -> _Waiting:
         waiting = self._queue.get(ticket)

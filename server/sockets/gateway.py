@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.event import utc_now
+from agent_core.spans import Span
 from agent_core.troubles import CONVERSATION, Trouble, coded
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
@@ -150,7 +151,8 @@ class SocketGateway:
         code = ""
         try:
             async with asyncio.timeout(self.limits.send_seconds):
-                return {"success": True, "id": await self._take(connection, event, args)}
+                with Span("socket_message", conversation=connection.conversation_id):
+                    return {"success": True, "id": await self._take(connection, event, args)}
         except ConversationNotFoundError:
             problem = f"{NO_CONVERSATION}:{connection.conversation_id}"
         except DrydockError as error:
@@ -182,8 +184,9 @@ class SocketGateway:
         if websocket is not None:
             websocket.joining()
         try:
-            await self._joins.pass_through()
-            await self._join(connection_id, environ, websocket)
+            with Span("socket_join"):
+                await self._joins.pass_through()
+                await self._join(connection_id, environ, websocket)
         except BaseException:
             self._transports.left(transport_id)
             if websocket is not None:

@@ -29,6 +29,7 @@ LAYERS = [
         "json_values",
         "bounded_regex",
         "lazy_names",
+        "spans",
         "spelling",
     },
 ]
@@ -57,6 +58,7 @@ SERVER_ROOMS = [
     {"auth"},
     {"settings"},
     {"errors", "listeners", "metrics", "clock"},
+    {"measures"},
 ]
 """The server from the top down: a room imports itself and the rows below; services are handed in."""
 
@@ -91,7 +93,6 @@ HOMES = {
     "h11": {"server/doors/preview"},
     "websockets": {"server/doors/preview", "drydock_client/live.py"},
     "jinja2": {"agent_core/templates.py"},
-    "prometheus_client": {"server/metrics.py"},
     "rich": {"agent_core/library/console.py"},
     "yaml": {"agent_core/skills/files.py"},
     "cryptography": {"server/auth"},

@@ -22,6 +22,7 @@ from agent_core.runtime.channel.disk_watch import DiskWatch
 from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.runtime.sandbox import KeyState, Progress, RunnerReply, Sandbox, SandboxStatus
+from agent_core.spans import Span
 from agent_core.tools.context import SandboxAccess, SandboxReply
 from agent_core.troubles import Trouble, coded
 
@@ -163,14 +164,15 @@ class SandboxConnection:
         waits for the end of that; anything else is refused.
         """
         limit = self._limits.request_seconds if limit_seconds is None else limit_seconds
-        if key is not None or op in _REPEATABLE:
-            return await self._ask(op, args, key, limit, waits=key is not None, on_output=on_output, blob=blob)
-        key = f"once:{secrets.token_hex(16)}"
-        try:
-            return await self._ask(op, args, key, limit, waits=False, on_output=on_output, blob=blob)
-        finally:
-            if self._open_channel is not None:
-                self._open_channel.forget([key])
+        with Span("sandbox_request", operation=op):
+            if key is not None or op in _REPEATABLE:
+                return await self._ask(op, args, key, limit, waits=key is not None, on_output=on_output, blob=blob)
+            key = f"once:{secrets.token_hex(16)}"
+            try:
+                return await self._ask(op, args, key, limit, waits=False, on_output=on_output, blob=blob)
+            finally:
+                if self._open_channel is not None:
+                    self._open_channel.forget([key])
 
     async def connect_port(self, port: int) -> PortConnection:
         return await (await self._ready(revive=False)).connect({"port": port})
@@ -322,6 +324,13 @@ class SandboxConnection:
         return await self._start()
 
     async def _start(self) -> RunnerChannel:
+        with Span("sandbox_start") as span:
+            try:
+                return await self._started()
+            finally:  # until it was looked for nobody may know whose it is
+                span.facts |= {"provider": self.sandbox.provider, "survived": self.sandbox.survived}
+
+    async def _started(self) -> RunnerChannel:
         try:
             await self.sandbox.start(self._tell)
             try:

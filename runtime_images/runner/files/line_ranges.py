@@ -19,7 +19,7 @@ _CHUNK_CHARACTERS = 4000
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-class Span(NamedTuple):
+class LineRange(NamedTuple):
     """The checked arguments of one ``file.range``.
 
     ``first`` and ``last`` count from one; -1 is the end of the file, for ``first`` the place behind its last line.
@@ -38,7 +38,7 @@ class Span(NamedTuple):
     problems: str = ""
 
 
-def run(span: Span, history: EditHistory) -> Dict[str, Any]:
+def run(span: LineRange, history: EditHistory) -> Dict[str, Any]:
     """Read or replace the lines and return the result; errors are results too. Blocking; for worker threads."""
 
     def work(result: Dict[str, Any]) -> Dict[str, Any]:
@@ -49,7 +49,7 @@ def run(span: Span, history: EditHistory) -> Dict[str, Any]:
     return outcome_of(span.command, span.path, work)
 
 
-def _replace(span: Span, old: Optional[bytes], history: EditHistory) -> Dict[str, Any]:
+def _replace(span: LineRange, old: Optional[bytes], history: EditHistory) -> Dict[str, Any]:
     path = span.path
     if _version(old) != span.version:
         raise EditError(f"{path} was changed by something else meanwhile; nothing was written. Look at it anew.")
@@ -87,7 +87,7 @@ def spliced(old: Optional[bytes], first: int, last: int, text: str) -> bytes:
     return file.replaced(start, end, text)
 
 
-def _content(span: Span) -> Optional[bytes]:
+def _content(span: LineRange) -> Optional[bytes]:
     edits.require_absolute(span.path, span.directory)
     if not edits.exists(span.path):
         if span.path.endswith(("/", "/.")):
@@ -102,7 +102,7 @@ def _content(span: Span) -> Optional[bytes]:
     return data
 
 
-def _read(span: Span, data: Optional[bytes]) -> Dict[str, Any]:
+def _read(span: LineRange, data: Optional[bytes]) -> Dict[str, Any]:
     lines = TextFile(data or b"").lines()
     first, last = _bounds(span, len(lines)) if data is not None else (1, 0)
     if last - first + 1 > LINES_LIMIT + 1:
@@ -117,7 +117,7 @@ def _read(span: Span, data: Optional[bytes]) -> Dict[str, Any]:
     }
 
 
-def _bounds(span: Span, count: int) -> Tuple[int, int]:
+def _bounds(span: LineRange, count: int) -> Tuple[int, int]:
     first, last, most = span.first, span.last, max(1, count)
     if not (first == -1 or 1 <= first <= most):
         rule = f"`start` must be from 1 to {most}, or -1 to put the draft behind the last line"
@@ -132,7 +132,7 @@ def _bounds(span: Span, count: int) -> Tuple[int, int]:
     raise EditError(f"Invalid range for editing: start={first}, end={last}, and {span.path} has {count} lines. {rule}.")
 
 
-def _too_long(span: Span, lines: List[str], first: int, last: int) -> str:
+def _too_long(span: LineRange, lines: List[str], first: int, last: int) -> str:
     parts = [
         f"The range of lines to edit is too long: {first} to {last} are {last - first + 1} lines, and at most "
         f"{LINES_LIMIT} can be edited at once. Give a smaller range with `start` and `end`. These parts of {span.path} "
@@ -163,12 +163,12 @@ def _version(data: Optional[bytes]) -> str:
     return "" if data is None else hashlib.sha256(data).hexdigest()
 
 
-def span_of(args: Dict[str, Any], directory: str) -> Span:
+def span_of(args: Dict[str, Any], directory: str) -> LineRange:
     """Check the arguments of ``file.range`` and ``code.lint``."""
     command = arguments.text(args, "command")
     if command not in ("read", "replace"):
         raise arguments.BadRequestError("command must be one of read, replace")
-    return Span(
+    return LineRange(
         command,
         arguments.edited_path(args),
         arguments.text(args, "cwd", directory),

@@ -221,8 +221,6 @@ def _organization(
 class DeferredSandbox:
     """A `Sandbox` that passes everything on to what `find` gives; `check` raises while nothing may run."""
 
-    provider = "deferred"
-
     def __init__(
         self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]], check: Callable[[], None] = lambda: None
     ) -> None:
@@ -234,6 +232,10 @@ class DeferredSandbox:
     def become(self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]]) -> None:
         """Be another one from now on."""
         self.spec, self._find, self._found = spec, find, None
+
+    @property
+    def provider(self) -> str:
+        return self._found.provider if self._found is not None else "none"
 
     @property
     def state(self) -> SandboxState:

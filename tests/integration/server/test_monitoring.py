@@ -1,0 +1,72 @@
+"""What an operator sees of a server at work: its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent_core.testing.model_server import ModelServer
+from agent_core.testing.model_turns import call, finish
+from server.measures import MEASURES
+from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following
+
+
+class Worked(NamedTuple):
+    """A server of which one agent has done a task, in the conversation of this id."""
+
+    server: ServerProcess
+    conversation: str
+
+
+@pytest.fixture
+async def worked(make_process: MakeProcess) -> AsyncIterator[Worked]:
+    turns = [call("terminal", {"command": "echo done"}), finish("It is done.")]
+    async with ModelServer(turns) as model:
+        environment = {"LLM_MODEL": "openai/scripted", "LLM_BASE_URL": model.url, "LLM_API_KEY": "key"}
+        environment["DRYDOCK_GENERATE_TITLES"] = "false"
+        server = await make_process("--sandbox", "unconfined", environment=environment)
+        conversation = await create(server)
+        async with following(server, conversation) as client:
+            await client.send({"action": "message", "args": {"content": "Do it."}})
+            await client.until(lambda: client.count(observation="agent_state_changed") > 0 and _is_done(client.frames))
+        yield Worked(server, conversation)
+
+
+def _is_done(frames: list[dict[str, object]]) -> bool:
+    return any((frame.get("extras") or {}).get("agent_state") == "finished" for frame in frames)  # type: ignore[attr-defined]
+
+
+async def measured(server: ServerProcess) -> tuple[str, dict[str, Metric]]:
+    """What it answers, and what Prometheus' own library reads in that, by the names in the table."""
+    async with server.client() as client:
+        text = (await client.get("/metrics")).text
+    families = text_string_to_metric_families(text)
+    return text, {f"{one.name}_total" if one.type == "counter" else one.name: one for one in families}
+
+
+async def test_each_metric_of_the_table_is_exported_and_nothing_else(worked: Worked) -> None:
+    text, found = await measured(worked.server)
+    assert found.keys() == MEASURES.keys()
+    for name, measure in MEASURES.items():
+        assert (found[name].type, found[name].documentation) == (measure.kind, measure.meaning)
+        assert all({*one.labels} - {"le"} == {*measure.labels} for one in found[name].samples)
+    assert worked.conversation not in text
+    counted = {
+        (sample.name.removesuffix("_count"), *sample.labels.values()): sample.value
+        for family in found.values()
+        for sample in family.samples
+        if family.type == "counter" or sample.name.endswith("_count")
+    }
+    assert counted["drydock_step_duration_seconds", "ok"] == counted["drydock_step_overhead_seconds",] == 2
+    assert counted["drydock_model_call_duration_seconds", "openai/scripted", "ok"] == 2
+    assert counted["drydock_model_tokens_total", "openai/scripted", "input"] > 0
+    assert counted["drydock_tool_call_duration_seconds", "terminal", "ok"] == 1
+    assert counted["drydock_sandbox_request_duration_seconds", "shell.run", "ok"] == 1
+    assert counted["drydock_sandbox_start_duration_seconds", "unconfined", "down", "ok"] == 1
+    assert counted["drydock_socket_message_duration_seconds", "ok"] == 1
+    assert counted["drydock_events_total", "ActionEvent"] == 2
+    assert counted["drydock_http_requests_total", "POST", "/api/conversations", "200"] == 1
