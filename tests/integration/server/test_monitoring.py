@@ -1,11 +1,14 @@
-"""What an operator sees of a server at work: its metrics."""
+"""What an operator sees of a server at work: its metrics, and what alerts and dashboard make of them."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import pytest
+import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +16,7 @@ from agent_core.testing.model_server import ModelServer
 from agent_core.testing.model_turns import call, finish
 from server.measures import MEASURES
 from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following
+from tests.integration.server.forks import ROOT
 
 
 class Worked(NamedTuple):
@@ -50,6 +54,7 @@ async def measured(server: ServerProcess) -> tuple[str, dict[str, Metric]]:
 
 async def test_each_metric_of_the_table_is_exported_and_nothing_else(worked: Worked) -> None:
     text, found = await measured(worked.server)
+    _check_expressions(found)
     assert found.keys() == MEASURES.keys()
     for name, measure in MEASURES.items():
         assert (found[name].type, found[name].documentation) == (measure.kind, measure.meaning)
@@ -70,3 +75,27 @@ async def test_each_metric_of_the_table_is_exported_and_nothing_else(worked: Wor
     assert counted["drydock_socket_message_duration_seconds", "ok"] == 1
     assert counted["drydock_events_total", "ActionEvent"] == 2
     assert counted["drydock_http_requests_total", "POST", "/api/conversations", "200"] == 1
+
+
+def _check_expressions(found: dict[str, Metric]) -> None:
+    """Alerts and dashboard ask only for what is exported, by labels that it has."""
+    labels = {sample.name: set(sample.labels) for family in found.values() for sample in family.samples}
+    (group,) = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))["groups"]
+    dashboard = json.loads((ROOT / "deploy" / "grafana" / "drydock.json").read_text("utf-8"))
+    asked = [rule["expr"] for rule in group["rules"]]
+    asked += [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    assert len(asked) > 60
+    shown = set[str]()
+    for expression in asked:
+        names = re.findall(r"\b(?:drydock|process)_\w+", expression)
+        assert names or expression.startswith("up{"), expression
+        assert not set(names) - labels.keys(), expression
+        shown.update(names)
+        known = {"instance", "job"}.union(*(labels[name] for name in names))
+        grouped = re.findall(r"(?:by|on|group_left) \(([^)]*)\)", expression)
+        used = {one.strip() for group in grouped for one in group.split(",")} | set(
+            re.findall(r'(\w+)=~?"', expression)
+        )
+        assert not used - known, expression
+    of_families = {re.sub(r"_(bucket|count|sum)$", "", name) for name in shown}
+    assert found.keys() - of_families == set(), "what nobody looks at"
