@@ -8,6 +8,8 @@ from typing import Final
 
 CONVERSATION: Final[ContextVar[str]] = ContextVar("conversation", default="")
 """The conversation that is being worked for, to which a line of the log belongs that names none."""
+USER: Final[ContextVar[str]] = ContextVar("user", default="")
+"""The user whose request is being answered; empty where there is but one."""
 
 
 class Trouble(StrEnum):

@@ -132,6 +132,10 @@ class Application:
             max_message_bytes=self.settings.max_message_bytes, max_buffer_bytes=self.settings.max_feed_buffer_bytes
         )
 
+    def user_of(self, conversation_id: str) -> str:
+        """Whose a conversation is that is in memory; "" for others, and where there is but one user."""
+        return self.services.manager.user_of(conversation_id) if hasattr(self, "services") else ""
+
     def crowded(self, limit: int) -> None:
         """Count a connection that was refused, since there were `limit` of them."""
         if hasattr(self, "services"):

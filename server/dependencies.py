@@ -12,6 +12,7 @@ from fastapi import Depends, Header, Path, Request
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from agent_core.troubles import USER
 from server.auth.identity import Authenticator, Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.database import Database
@@ -71,6 +72,7 @@ def identity_of(request: Request) -> Identity:
     identity = services_of(request).authenticator.identify(headers)
     if identity is None:
         raise HTTPException(401, "Unauthorized")
+    USER.set(identity.user_id)
     return identity
 
 

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, TextIO
 
 from agent_core.events.masking import SecretMasker
-from agent_core.troubles import CONVERSATION
+from agent_core.spans import PRESENT
+from agent_core.troubles import CONVERSATION, USER
 from server.settings.settings import Settings
 
 AT_ONCE: Final = 64 * 1024
@@ -37,15 +38,23 @@ _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"m
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def configure_logging(settings: Settings, *, secrets: Iterable[str] = ()) -> SecretMasker:
-    """Send the process's log to standard error as the settings say; returns its masker, which takes more values."""
+UserOf = Callable[[str], str]
+
+
+def configure_logging(
+    settings: Settings, *, secrets: Iterable[str] = (), user_of: UserOf = lambda _: ""
+) -> SecretMasker:
+    """Send the process's log to standard error as the settings say; returns its masker, which takes more values.
+
+    `user_of` says whose a conversation is, or "" where it does not know; it is asked in any thread.
+    """
     masker = SecretMasker(secrets)
     is_debugged = settings.log_level == "debug"
     handler = ProcessLog(sys.stderr, None if is_debugged else LineLimit())
     if settings.log_format == "json":
-        handler.setFormatter(JsonFormatter(masker))
+        handler.setFormatter(JsonFormatter(masker, user_of))
     else:
-        handler.setFormatter(TextFormatter(masker, colour=sys.stderr.isatty()))
+        handler.setFormatter(TextFormatter(masker, user_of, colour=sys.stderr.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     handler.setLevel(settings.log_level.upper())
@@ -228,16 +237,18 @@ class TextFormatter(logging.Formatter):
         logging.CRITICAL: "\x1b[31m",
     }
 
-    def __init__(self, masker: SecretMasker, *, colour: bool) -> None:
+    def __init__(self, masker: SecretMasker, user_of: UserOf = lambda _: "", *, colour: bool) -> None:
         super().__init__()
         self._masker = masker
+        self._user_of = user_of
         self._colour = colour
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         text = _shown(record.getMessage(), MAX_MESSAGE, self._masker)
-        if (where := _conversation_of(record)) and where not in text:
-            text += f" (conversation {where})"
+        named = {name.removesuffix("_id"): value for name, value in _origin(record, self._user_of).items()}
+        if words := ", ".join(f"{name} {value}" for name, value in named.items() if value not in text):
+            text += f" ({words})"
         if (code := getattr(record, "code", None)) is not None:
             text += f" [{code}]"
         if left_out := getattr(record, "left_out", 0):
@@ -251,11 +262,15 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the record's extra fields, and the traceback if any."""
+    """One JSON object a line: time, level, logger, message, the record's extra fields, and the traceback if any.
 
-    def __init__(self, masker: SecretMasker) -> None:
+    What it is about: `conversation_id`, whose (`user_id`), and in which trace it was written (`trace_id`).
+    """
+
+    def __init__(self, masker: SecretMasker, user_of: UserOf = lambda _: "") -> None:
         super().__init__()
         self._masker = masker
+        self._user_of = user_of
 
     def format(self, record: logging.LogRecord) -> str:
         data: dict[str, Any] = {
@@ -266,17 +281,22 @@ class JsonFormatter(logging.Formatter):
         }
         more = {key: value for key, value in vars(record).items() if key not in _STANDARD and key not in data}
         data |= {key: _cut(value, MAX_MESSAGE) if isinstance(value, str) else value for key, value in more.items()}
-        if where := _conversation_of(record):
-            data["conversation_id"] = where
+        data |= _origin(record, self._user_of)
         if record.exc_info:
             data["traceback"] = _shown(self.formatException(record.exc_info), MAX_TRACEBACK, self._masker)
         return self._masker.text(json.dumps(data, default=str, ensure_ascii=False))
 
 
-def _conversation_of(record: logging.LogRecord) -> str:
-    """The conversation that a line is about: what has a code names it, all else is of the work it was written in."""
-    named: str = getattr(record, "conversation_id", "")
-    return named or ("" if hasattr(record, "code") else CONVERSATION.get())
+def _origin(record: logging.LogRecord, user_of: UserOf) -> dict[str, str]:
+    """What a line is about: what has a code names its conversation, all else is of the work it was written in."""
+    is_coded, present = hasattr(record, "code"), CONVERSATION.get()
+    conversation: str = getattr(record, "conversation_id", "") or ("" if is_coded else present)
+    user = user_of(conversation) if conversation else ""
+    if not user and conversation == present and (conversation or not is_coded):
+        user = USER.get()
+    span = PRESENT.get()
+    found = {"conversation_id": conversation, "user_id": user, "trace_id": span.trace if span is not None else ""}
+    return {name: value for name, value in found.items() if value}
 
 
 def _shown(text: str, most: int, masker: SecretMasker) -> str:

@@ -51,7 +51,7 @@ def serve(settings: Settings, out: TextIO) -> int:
     os.umask(0o077)  # whatever is written from here on is this user's alone
     secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
     secrets += passwords_of(settings.llm_base_url or "")
-    log_masker = configure_logging(settings, secrets=secrets)
+    log_masker = configure_logging(settings, secrets=secrets, user_of=lambda conversation: app.user_of(conversation))
     for remark in settings.remarks:
         logger.warning(remark)
     app = create_app(settings, log_masker=log_masker)

@@ -137,6 +137,10 @@ class ConversationManager(ABC):
         Starts it if need be. Raises `NoSuchEventError`, `ConversationNotFoundError` or another `DrydockError`.
         """
 
+    def user_of(self, conversation_id: str) -> str:
+        """Whose it is, for the log, as far as that is known in memory; else "". Called in any thread."""
+        return ""
+
     @abstractmethod
     async def set_client_tools(self, conversation_id: str, specs: Sequence[ClientToolSpec]) -> bool:
         """Replace its tools of clients; False when there is no such conversation. ValueError: a name is taken."""

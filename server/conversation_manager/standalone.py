@@ -170,6 +170,10 @@ class StandaloneConversationManager(ConversationManager):
                 raise
             return session
 
+    def user_of(self, conversation_id: str) -> str:
+        session = self._sessions.get(conversation_id)
+        return (session.user_id if session is not None else None) or self.queue.user_of(conversation_id)
+
     async def _owner_of(self, conversation_id: str) -> str | None:
         session = self._sessions.get(conversation_id)
         # Of a loaded one it is known without asking the database; not yet of one that is being loaded the first time.

@@ -258,6 +258,11 @@ class RunQueue:
         ticket = self._tickets.get(conversation_id)
         return ticket is not None and ticket.has_sandbox
 
+    def user_of(self, conversation_id: str) -> str:
+        """Whose it is, if it has a ticket; else ""."""
+        ticket = self._tickets.get(conversation_id)
+        return ticket.user_id if ticket is not None else ""
+
     def is_coming_up(self, conversation_id: str) -> bool:
         """Whether it has its sandbox's place, or waits for that."""
         ticket = self._tickets.get(conversation_id)

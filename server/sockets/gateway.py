@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.event import utc_now
 from agent_core.spans import Span
-from agent_core.troubles import CONVERSATION, Trouble, coded
+from agent_core.troubles import CONVERSATION, USER, Trouble, coded
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
 from server.errors import ConversationNotFoundError
@@ -197,6 +197,7 @@ class SocketGateway:
         handshake = read_handshake(environ, self._authenticator)
         async with asyncio.timeout(self.limits.join_seconds):
             CONVERSATION.set(handshake.conversation_id)
+            USER.set(handshake.identity.user_id)
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
         outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
         feed = Feed(

@@ -244,6 +244,7 @@ async def test_every_part_of_a_server_can_be_a_class_of_ones_own(make_process: M
         return "finished" in [one.get("agent_state") for one in extras]
 
     environment = {"PYTHONPATH": str(parts), "HOUSE_SECRET": "the-secret-of-the-house"}
+    environment |= {"DRYDOCK_LOG_FORMAT": "json", "DRYDOCK_LOG_ALL_EVENTS": "true"}
     async with ModelServer([call("terminal", {"command": 'echo "${#HOUSE_KEY}"'}), finish("Done.")]) as model:
         server = await make_process("--config", str(parts / "drydock.toml"), environment=environment)
         url, server.url = server.url, ""  # nobody but those below has a badge, so there is nothing to look after
@@ -277,6 +278,10 @@ async def test_every_part_of_a_server_can_be_a_class_of_ones_own(make_process: M
     assert {"deliver", "delete", "__aexit__"} <= set(asked)
     ids = [one[1] for one in told if one[0] == "event"]
     assert ids == list(range(int(str(ids[0])), int(str(ids[0])) + len(ids)))
+    logged = [json.loads(line) for line in server.printed().splitlines() if line.startswith("{")]
+    of_it = [line for line in logged if line.get("conversation_id") == conversation_id]
+    assert len(of_it) >= len(ids)
+    assert {line.get("user_id") for line in of_it} == {"ann"}
 
 
 @pytest.mark.timeout(120)

@@ -9,7 +9,8 @@ from contextvars import Context
 from pathlib import Path
 
 from agent_core.events.masking import SecretMasker
-from agent_core.troubles import CONVERSATION, Trouble, coded
+from agent_core.spans import Span, watched_by
+from agent_core.troubles import CONVERSATION, USER, Trouble, coded
 from server.cli.process_log import (
     A_MINUTE,
     AT_ONCE,
@@ -74,6 +75,44 @@ def test_a_line_that_names_no_conversation_is_of_the_one_that_it_was_written_for
     data = json.loads(written.run(JsonFormatter(SecretMasker()).format, record("x", code=Trouble.DISK_FULL)))
     assert "conversation_id" not in data, "it concerns all"
     assert "conversation_id" not in json.loads(JsonFormatter(SecretMasker()).format(record("x")))
+
+
+def test_a_line_says_whose_its_conversation_is_and_in_which_trace_it_was_written() -> None:
+    owners = {"c1": "ann", "c2": "bob"}.get
+    as_text = TextFormatter(SecretMasker(), lambda one: owners(one, ""), colour=False)
+    as_json = JsonFormatter(SecretMasker(), lambda one: owners(one, ""))
+
+    def written(line: logging.LogRecord, **context: str) -> tuple[str, str | None]:
+        def write() -> tuple[str, str | None]:
+            CONVERSATION.set(context.get("conversation", ""))
+            USER.set(context.get("user", ""))
+            return as_text.format(line).partition(": ")[2], json.loads(as_json.format(line)).get("user_id")
+
+        return Context().run(write)
+
+    assert written(record("x"), conversation="c1") == ("x (conversation c1, user ann)", "ann")
+    assert written(record("x"), user="eve") == ("x (user eve)", "eve"), "a request that is of no conversation"
+    assert written(record("x"), conversation="c9", user="eve") == ("x (conversation c9, user eve)", "eve")
+    of_another, of_an_unknown = record("x"), record("x")
+    vars(of_another).update(coded(Trouble.ACTION_FAILED, "c2"))
+    vars(of_an_unknown).update(coded(Trouble.ACTION_FAILED, "c9"))
+    assert written(of_another, user="eve") == ("x (conversation c2, user bob) [action_failed]", "bob")
+    assert written(of_an_unknown, conversation="c1", user="eve") == ("x (conversation c9) [action_failed]", None)
+    assert written(record("x", code=Trouble.DISK_FULL), user="eve") == ("x [disk_full]", None), "it concerns all"
+
+    with watched_by(Traces()), Span("step"):
+        assert json.loads(as_json.format(record("x")))["trace_id"] == "4bf9"
+        assert as_text.format(record("x")).endswith("x (trace 4bf9)")
+
+
+class Traces:
+    """A watcher that gives spans the names of their traces."""
+
+    def begun(self, span: Span) -> None:
+        span.trace = "4bf9"
+
+    def ended(self, span: Span) -> None:
+        """Nothing is kept."""
 
 
 def test_secrets_are_masked_in_messages_and_tracebacks() -> None:
