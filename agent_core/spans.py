@@ -19,10 +19,23 @@ class Span:
     `facts` say what is done, and may grow until its end; they are few, short, and never what people or models wrote.
     `parent` is the span in which it is entered, if none is given. At its end `seconds` says how long it took, `error`
     the kind of what it was left with, and `inside` how long the spans directly in it took, by their names.
-    `trace` is the name of its trace for people, where there is one.
+    `trace` is the name of its trace for people, where there is one, and `headers` are those with which another server
+    that is asked in it may join that.
     """
 
-    __slots__ = ("_began", "_token", "error", "facts", "handle", "inside", "name", "parent", "seconds", "trace")
+    __slots__ = (
+        "_began",
+        "_token",
+        "error",
+        "facts",
+        "handle",
+        "headers",
+        "inside",
+        "name",
+        "parent",
+        "seconds",
+        "trace",
+    )
 
     def __init__(self, name: str, parent: Span | None = None, **facts: Any) -> None:
         self.name = name
@@ -32,6 +45,7 @@ class Span:
         self.error = ""
         self.inside: dict[str, float] = {}
         self.trace = ""
+        self.headers: dict[str, str] = {}
         self.handle: Any = None
         self._token: Any = None
         self._began = 0.0

@@ -93,6 +93,7 @@ class Trouble(StrEnum):
     PLUGIN_FAILED = "plugin_failed"
     HOOK_FAILED = "hook_failed"
     LISTENER_FAILED = "listener_failed"
+    TRACES_LOST = "traces_lost"
     WEBHOOK_FAILED = "webhook_failed"
     WEBHOOK_GIVEN_UP = "webhook_given_up"
 

@@ -82,6 +82,7 @@ from server.session.warm_sandboxes import WarmSandboxes
 from server.settings.settings import MEGABYTE, Settings
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
+from server.traces import Traces
 
 ChooseProvider = Callable[[], Awaitable[SandboxSelection]]
 
@@ -198,6 +199,8 @@ class Application:
         metrics = ServerMetrics()
         stack.enter_context(metrics.counting_lines())
         stack.enter_context(watched_by(metrics))
+        if settings.otel:
+            stack.enter_context(watched_by(await stack.enter_async_context(Traces(metrics, settings.otel_told_hosts))))
         manager_type = part_class(settings, "conversation_manager_class")
         own = OwnStores(
             await enter_part(stack, settings, "settings_store_class"),

@@ -347,6 +347,9 @@ class AgentController:
         await self._guarded(self._advance)
 
     async def _run_step(self) -> None:
+        if self._stream.asked_in is None and PRESENT.get() is None:
+            with Span("resumed_run", conversation=self._stream.conversation_id) as self._stream.asked_in:
+                pass  # nobody has asked for it in this process: its steps belong together all the same
         if self._stream.asked_in is not None:
             PRESENT.set(self._stream.asked_in)  # this task was made in whatever span its conversation was loaded in
         try:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from agent_core.errors import (
     LLMContentPolicyError,
@@ -77,12 +78,16 @@ class PreparedCall:
 
     async def run(self) -> LLMResponse:
         """Make the call; raises `LLMError` when it failed for good, and nothing of the answer is valid then."""
-        with Span("model_call", model=self.request.endpoint.model) as span:
+        endpoint = self.request.endpoint
+        with Span("model_call", model=endpoint.model, host=_host_of(endpoint.base_url or "")) as span:
             return await self._run(span)
 
     async def _run(self, span: Span) -> LLMResponse:
         await self.transport.prepare(self.request.endpoint)
         request = self.request
+        if span.headers:
+            endpoint = request.endpoint
+            request = replace(request, endpoint=replace(endpoint, headers=(*endpoint.headers, *span.headers.items())))
         marks_cache = self.marks_cache
         attempt = 0
         while True:
@@ -194,6 +199,13 @@ class PreparedCall:
         if assembly.finish_reason == "content_filter":
             what = f"The provider of model {endpoint.label} stopped the answer by its rules on content"
             raise build(endpoint, LLMContentPolicyError, what)
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _tell(span: Span, response: LLMResponse) -> None:

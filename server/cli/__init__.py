@@ -163,7 +163,7 @@ def _run(options: argparse.Namespace) -> int:
     # Loaded when they are asked for: `version` and `--help` answer at once, and the server is loaded faster than usual.
     with quick_imports():
         load_settings = import_module("server.settings.loading").load_settings
-    flags = {name: getattr(options, name, None) for name in ("host", "port", "data_dir", "sandbox", "page")}
+    flags = {name: getattr(options, name, None) for name in ("host", "port", "data_dir", "sandbox", "page", "otel")}
     settings = load_settings(flags, os.environ, options.config)
     with quick_imports():
         name = options.command.replace("-", "_")

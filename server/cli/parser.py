@@ -305,6 +305,12 @@ def parser() -> argparse.ArgumentParser:
             help="where commands run (default: auto: Docker where an engine answers, else local)",
         )
         command.add_argument("--page", type=Path, help="folder of a built page to serve in place of our own")
+        command.add_argument(
+            "--otel",
+            action="store_true",
+            default=None,
+            help="send traces by OTLP over HTTP, as OpenTelemetry's variables OTEL_… say",
+        )
     _add_data(commands.add_parser("rotate-key", help="encrypt all secrets with a new key", description=_ROTATE))
     _add_backup(
         commands.add_parser("backup", help="write everything that a server keeps into a file", description=_BACKUP),

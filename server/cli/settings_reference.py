@@ -16,7 +16,8 @@ _INTRODUCTION = f"""# Configuration
 
 Every setting has one name. It can be given in four places; the first one that has it wins:
 
-1. an option of `drydock serve`: `--host`, `--port`, `--data-dir`, `--sandbox`, `--page`;
+1. an option of `drydock serve`: `--host`, `--port`, `--data-dir`, `--sandbox`, `--page`,
+   `--otel`;
 2. an environment variable: the name in capitals after `DRYDOCK_`; lists are written with commas. The model's three
    settings are also read from `LLM_MODEL`, `LLM_API_KEY` and `LLM_BASE_URL`;
 3. a TOML file, named by `--config` or `{CONFIG_VARIABLE}`, with the names as keys;
@@ -101,7 +102,7 @@ _GROUPS = (
     ("MCP servers", "mcp_config"),
     ("Web search", "search_api_key"),
     ("Storage", "database_url"),
-    ("Log", "log_level"),
+    ("Log and traces", "log_level"),
 )
 
 

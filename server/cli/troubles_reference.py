@@ -194,6 +194,9 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
             _NOTHING,
             "the listener",
         ),
+        Trouble.TRACES_LOST: Row(
+            "spans were not taken by the collector of traces, or found no place in the queue", _NOTHING, "the collector"
+        ),
         Trouble.WEBHOOK_FAILED: Row(
             "a delivery failed; a line for the first in a row",
             "the webhook's `problem` and `failing_since`",

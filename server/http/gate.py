@@ -105,7 +105,9 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            with Span("http_request", method=_method_of(scope), status="none") as span:
+            is_traced = scope["path"].startswith(API_PREFIXES) and scope["path"] != METRICS
+            facts = {"is_traced": is_traced, "traced_by": _trace_headers(scope) if is_traced else {}}
+            with Span("http_request", method=_method_of(scope), status="none", **facts) as span:
                 try:
                     await self._http(scope, receive, _noting_status(send, span))
                 finally:
@@ -266,6 +268,12 @@ def _route_of(scope: Scope) -> str:
     if plain := next((one for one in _PLAIN if path.startswith(one)), ""):
         return plain
     return "page" if "endpoint" in scope else "refused"
+
+
+def _trace_headers(scope: Scope) -> dict[str, str]:
+    """What the request says of the trace that it belongs to (W3C Trace Context)."""
+    wanted = (b"traceparent", b"tracestate")
+    return {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in wanted}
 
 
 def _noting_status(send: Send, span: Span) -> Send:

@@ -589,6 +589,16 @@ class Settings(BaseModel):
         "2,000 bytes, secrets masked.",
     )
 
+    otel: bool = Field(
+        False,
+        description="Whether a collector is told what the server does, as traces of OpenTelemetry: OTLP over HTTP, as "
+        "its variables `OTEL_…` say (`OTEL_EXPORTER_OTLP_ENDPOINT`). Needs the extra `otel` (`drydock[otel]`).",
+    )
+    otel_told_hosts: Words = Field(
+        (),
+        description="Hosts of model servers that are told in which trace they are asked (the header `traceparent`).",
+    )
+
     @field_validator(
         "sandbox_network_max",
         "sandbox_memory_max_mb",

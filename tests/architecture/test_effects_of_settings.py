@@ -23,6 +23,7 @@ HERE = "contract/rest/test_effects_of_settings.py"
 LIMIT = f"{HERE}::test_a_limit_of_the_settings_is_that_of_each_sandbox"
 OWN_MODULES = "integration/server/test_own_modules.py"
 MCP = "contract/rest/test_mcp.py"
+TRACES = "integration/server/test_traces.py"
 RETENTION = "unit/server/test_retention.py"
 WAITING = "contract/rest/test_waiting.py"
 MANAGER = "unit/server/test_manager.py"
@@ -194,6 +195,8 @@ OF_THE_SERVER: dict[str, str] = {
     "log_level": f"{HERE}::test_the_log_has_the_log_format_and_the_log_level_of_the_settings",
     "log_format": f"{HERE}::test_the_log_has_the_log_format_and_the_log_level_of_the_settings",
     "log_all_events": f"{HERE}::test_every_event_is_logged_where_log_all_events_says_so",
+    "otel": f"{TRACES}::test_a_trace_leads_from_the_message_through_the_model_to_the_command",
+    "otel_told_hosts": f"{TRACES}::test_a_trace_leads_from_the_message_through_the_model_to_the_command",
 }
 
 OF_USERS: dict[str, str] = {

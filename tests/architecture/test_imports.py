@@ -57,6 +57,7 @@ SERVER_ROOMS = [
     {"db"},
     {"auth"},
     {"settings"},
+    {"traces"},
     {"errors", "listeners", "metrics", "clock"},
     {"measures"},
 ]
@@ -93,6 +94,7 @@ HOMES = {
     "h11": {"server/doors/preview"},
     "websockets": {"server/doors/preview", "drydock_client/live.py"},
     "jinja2": {"agent_core/templates.py"},
+    "opentelemetry": {"server/traces.py"},
     "rich": {"agent_core/library/console.py"},
     "yaml": {"agent_core/skills/files.py"},
     "cryptography": {"server/auth"},

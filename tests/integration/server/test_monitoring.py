@@ -36,11 +36,11 @@ async def worked(make_process: MakeProcess) -> AsyncIterator[Worked]:
         conversation = await create(server)
         async with following(server, conversation) as client:
             await client.send({"action": "message", "args": {"content": "Do it."}})
-            await client.until(lambda: client.count(observation="agent_state_changed") > 0 and _is_done(client.frames))
+            await client.until(lambda: client.count(observation="agent_state_changed") > 0 and is_done(client.frames))
         yield Worked(server, conversation)
 
 
-def _is_done(frames: list[dict[str, object]]) -> bool:
+def is_done(frames: list[dict[str, object]]) -> bool:
     return any((frame.get("extras") or {}).get("agent_state") == "finished" for frame in frames)  # type: ignore[attr-defined]
 
 

@@ -61,6 +61,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "preview_domain": ("a.example", "none"),
     "allowed_hosts": (["a.example"], ["b.example", "c.example"]),
     "trusted_proxies": (["127.0.0.1"], ["10.0.0.0/8", "fd00::1"]),
+    "otel_told_hosts": (["a.internal"], ["b.internal"]),
     "webhook_hosts": (["a.internal"], ["b.internal", "*"]),
     "mcp_oauth_hosts": (["a.internal"], ["b.internal", "*"]),
     "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
