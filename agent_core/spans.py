@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import perf_counter
 from types import TracebackType
@@ -66,7 +66,8 @@ class Span:
             return
         self.seconds = perf_counter() - self._began
         self.error = self.error or ("" if kind is None else kind.__name__)
-        PRESENT.reset(self._token)
+        with suppress(ValueError):  # a task that was forgotten is closed in the context of whoever collects it
+            PRESENT.reset(self._token)
         if (parent := self.parent) is not None:
             parent.inside[self.name] = parent.inside.get(self.name, 0.0) + self.seconds
         for watcher in _watchers:
