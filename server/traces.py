@@ -42,7 +42,7 @@ class Traces:
         self._api: Any = None
         self._propagator: Any = None
         self._waiting, self._most = 0, 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what is collected while it is held may end spans
 
     async def __aenter__(self) -> Self:
         try:
@@ -164,29 +164,25 @@ def _positive(variable: str, default: int) -> int:
 
 def _beginning(span: Span) -> tuple[str, str, dict[str, Any]]:
     """Name, kind and first attributes of a span, by the conventions of OpenTelemetry where it has some."""
-    facts, attributes = span.facts, {}
-    if conversation := facts.get("conversation") or CONVERSATION.get():
-        attributes["gen_ai.conversation.id"] = conversation
-    if user := USER.get():
-        attributes["user.id"] = user
+    facts = span.facts
     match span.name:
         case "http_request":
-            return str(facts["method"]), "SERVER", attributes | {"http.request.method": facts["method"]}
+            return str(facts["method"]), "SERVER", {"http.request.method": facts["method"]}
         case "socket_message":
-            return "socket message", "SERVER", attributes
+            return "socket message", "SERVER", {}
         case "model_call":
             provider, _, _ = facts["model"].rpartition("/")
-            attributes |= {"gen_ai.operation.name": "chat", "gen_ai.request.model": facts["model"]}
+            attributes = {"gen_ai.operation.name": "chat", "gen_ai.request.model": facts["model"]}
             attributes |= {"gen_ai.provider.name": provider} if provider else {}
             attributes |= {"server.address": facts["host"]} if facts.get("host") else {}
             return f"chat {facts['model']}", "CLIENT", attributes
         case "tool_call":
-            attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": facts["tool"]}
+            attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": facts["tool"]}
             return f"execute_tool {facts['tool']}", "INTERNAL", attributes
         case "sandbox_request":
-            return f"sandbox {facts['operation']}", "CLIENT", attributes
+            return f"sandbox {facts['operation']}", "CLIENT", {}
         case _:
-            return span.name.replace("_", " "), "INTERNAL", attributes
+            return span.name.replace("_", " "), "INTERNAL", {}
 
 
 _NAMES: Final = {
@@ -206,7 +202,9 @@ _NAMES: Final = {
 
 def _ending(span: Span) -> dict[str, Any]:
     facts = span.facts
-    attributes = {name: facts[fact] for fact, name in _NAMES.items() if fact in facts}
+    attributes: dict[str, Any] = {name: facts[fact] for fact, name in _NAMES.items() if fact in facts}
+    whose = {"gen_ai.conversation.id": facts.get("conversation") or CONVERSATION.get(), "user.id": USER.get()}
+    attributes |= {name: value for name, value in whose.items() if value}
     if str(facts.get("status", "")).isdecimal():
         attributes["http.response.status_code"] = int(facts["status"])
     if "finish_reason" in facts:
