@@ -120,8 +120,6 @@ class Traces:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._api, self._propagator = trace, TraceContextTextMapPropagator()
-        for name in ("opentelemetry.exporter", "opentelemetry.sdk"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)  # a line for each failure: `_taken` tells of them
         own = Resource({"service.name": "drydock", "service.version": VERSION})
         self._provider = TracerProvider(resource=own.merge(OTELResourceDetector().detect()), shutdown_on_exit=False)
         self._most = _positive("OTEL_BSP_MAX_QUEUE_SIZE", 2048)
@@ -129,6 +127,9 @@ class Traces:
         # Its own queue, which would lose spans without a word, is never full: what waits is counted here.
         self._provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=self._most + _NEVER_FULL))
         self._tracer = self._provider.get_tracer("drydock", VERSION)
+        for name in ("opentelemetry.exporter", "opentelemetry.sdk"):
+            # By now they have said what is wrong with a variable; from here on `_taken` tells of each failure.
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
     def _lost(self, problem: str) -> None:
         self._metrics.trouble(Trouble.TRACES_LOST, f"traces are not complete: {problem}")
