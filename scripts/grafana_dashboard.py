@@ -37,7 +37,7 @@ def quantiles(name: str, by: str = "", *of: float) -> dict[str, str]:
     labels = by.split(", ") if by else []
     legend = "".join(f" {{{{{label}}}}}" for label in labels)
     buckets = f"sum by ({', '.join(['le', *labels])}) (rate({name}_bucket[$__rate_interval]))"
-    return {f"p{100 * one:g}{legend}": f"histogram_quantile({one}, {buckets})" for one in of or (0.5, 0.95)}
+    return {f"p{100 * one:g}{legend}": f"histogram_quantile({one}, {buckets})" for one in of or [0.5, 0.95]}
 
 
 def stat(title: str, unit: str, expression: str) -> Panel:
