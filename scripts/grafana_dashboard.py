@@ -116,7 +116,7 @@ ROWS: Final[dict[str, list[Panel]]] = {
             "s",
             quantiles("drydock_sandbox_start_duration_seconds", "provider, found", 0.5, 0.95),
         ),
-        Panel("Sandboxes", "short", {"{{instance}}": "drydock_sandboxes"}),
+        Panel("Sandboxes", "short", {"up": "sum(drydock_sandboxes)", "ready": "sum(drydock_warm_sandboxes)"}),
     ],
     "Storage": [
         Panel("Until an event is durable", "s", quantiles("drydock_append_duration_seconds", "", 0.5, 0.95, 0.99)),

@@ -81,6 +81,7 @@ MEASURES: Final[dict[str, MetricInfo]] = {
         LONG,
     ),
     "drydock_sandboxes": MetricInfo("gauge", "Sandboxes that are up, or coming up"),
+    "drydock_warm_sandboxes": MetricInfo("gauge", "Sandboxes that are ready for conversations to come"),
     # Storage.
     "drydock_append_duration_seconds": MetricInfo(
         "histogram", "From the wish to store events to their being durable, the wait for the writer included", (), QUICK

@@ -97,9 +97,7 @@ class WarmSandboxes:
         self._room: Callable[[], int] = lambda: most
         self._on_taken: Callable[[str], None] = lambda conversation_id: None
         self._task: asyncio.Task[None] | None = None
-        metrics.gauge(
-            "drydock_warm_sandboxes", "Sandboxes that are ready for conversations to come", lambda: self.count
-        )
+        metrics.gauge("drydock_warm_sandboxes", lambda: self.count)
 
     async def __aenter__(self) -> Self:
         if self._most:
