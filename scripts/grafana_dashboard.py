@@ -136,6 +136,11 @@ ROWS: Final[dict[str, list[Panel]]] = {
         Panel("Coming into a conversation", "s", quantiles("drydock_socket_join_duration_seconds")),
         Panel("Who follows", "short", {"sockets": "sum(drydock_connections)", "live logs": "sum(drydock_live_logs)"}),
         Panel("What waits for clients", "bytes", {"{{instance}}": "drydock_waiting_bytes"}),
+        Panel(
+            "Until the certificate ends",
+            "s",
+            {"{{instance}}": "(drydock_certificate_ends_timestamp_seconds > 0) - time()"},
+        ),
     ],
     "Process": [
         Panel("Processor", "percentunit", {"{{instance}}": "rate(process_cpu_seconds_total[$__rate_interval])"}),

@@ -280,6 +280,7 @@ class Application:
         await stack.enter_async_context(gateway)
         _show_clients(metrics, gateway)
         metrics.gauge("drydock_last_backup_timestamp_seconds", partial(last_backup, settings.data_dir))
+        metrics.gauge("drydock_certificate_ends_timestamp_seconds", lambda: 0)  # whoever serves by TLS shows it
         announcements.add(gateway)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token), settings.base_path)

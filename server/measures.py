@@ -116,6 +116,9 @@ MEASURES: Final[dict[str, MetricInfo]] = {
     ),
     "drydock_waiting_bytes": MetricInfo("gauge", "What waits for clients over sockets"),
     "drydock_live_logs": MetricInfo("gauge", "Logs that programs follow"),
+    "drydock_certificate_ends_timestamp_seconds": MetricInfo(
+        "gauge", "When the server's own certificate ends; 0: it has none"
+    ),
     # The process.
     "drydock_info": MetricInfo("gauge", "1; its label says which version runs", ("version",)),
     "drydock_tasks": MetricInfo("gauge", "Tasks on the server's event loop"),

@@ -168,8 +168,7 @@ class AnnouncingServer(uvicorn.Server):
     async def _renew(self, certificate: ServerCertificate) -> None:
         """Take a new certificate when there is one, and say it where it cannot be used, or ends soon."""
         metrics = self._app.services.metrics
-        meaning = "When the server's own certificate ends"
-        metrics.gauge("drydock_certificate_ends_timestamp_seconds", meaning, lambda: certificate.facts.ends.timestamp())
+        metrics.gauge("drydock_certificate_ends_timestamp_seconds", lambda: certificate.facts.ends.timestamp())
         told_at = -math.inf
         while True:
             if (now := time.monotonic()) - told_at > TELL_SECONDS and (problem := certificate.facts.problem()):
