@@ -201,6 +201,7 @@ def _run_conversations(options: argparse.Namespace) -> int:
 _OWN_OPTIONS: Final = {
     "backup": ("file", "replace", "with_key", "with_workspaces", "keep", "quiet"),
     "restore": ("file", "replace", "take_over"),
+    "migrate-database": ("to",),
 }
 """Options of commands that are no settings."""
 

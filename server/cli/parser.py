@@ -42,6 +42,10 @@ _ROTATE = """
 Make a new key, and encrypt every secret that is stored with it in place of the old key. End the server first; a command
 that is broken off has changed nothing, or is finished by the next start.
 """
+_MIGRATE_DATABASE = """
+Move everything that the database of a server keeps from SQLite into an empty PostgreSQL, compared row by row. End the
+server first. A command that is broken off has moved nothing; the SQLite file and the data folder stay as they are.
+"""
 _BACKUP = """
 Write everything that a server keeps (conversations with their logs, settings, secrets, plugins, notes) into one file,
 as it is at one moment; the server may run meanwhile. Run it as the server's user, with the server's settings.
@@ -312,6 +316,16 @@ def parser() -> argparse.ArgumentParser:
             help="send traces by OTLP over HTTP, as OpenTelemetry's variables OTEL_… say",
         )
     _add_data(commands.add_parser("rotate-key", help="encrypt all secrets with a new key", description=_ROTATE))
+    moving = commands.add_parser(
+        "migrate-database", help="move everything from SQLite to PostgreSQL", description=_MIGRATE_DATABASE
+    )
+    moving.add_argument(
+        "--to",
+        metavar="URL",
+        help="the PostgreSQL to move to, postgresql://user:password@host/name (default: database_url, where a password"
+        " is not seen by others of this machine)",
+    )
+    _add_data(moving)
     _add_backup(
         commands.add_parser("backup", help="write everything that a server keeps into a file", description=_BACKUP),
         commands.add_parser("restore", help="make a data folder of a backup", description=_RESTORE),

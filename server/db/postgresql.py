@@ -120,10 +120,11 @@ async def describe(connection: AsyncConnection) -> str:
 
 
 async def wait_for_upgrade(connection: AsyncConnection) -> None:
-    """Let other servers finish with the schema first; the lock is held to the end of the transaction, without limit."""
+    """Let others finish with the schema first; this transaction may take as long as it needs, and comes after them."""
     await connection.execute(text("SET LOCAL lock_timeout = 0"))
     await connection.execute(text("SET LOCAL statement_timeout = 0"))
     await connection.execute(text(_UPGRADE_LOCK))
+    await connection.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
 
 
 def is_closed(connection: AsyncConnection) -> bool:

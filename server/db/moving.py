@@ -1,0 +1,171 @@
+"""`move_to_postgresql`: everything that a server keeps in SQLite into an empty PostgreSQL, compared row by row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import JSON, Boolean, Column, Table, TypeDecorator, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from server.db import postgresql
+from server.db.database import DATABASE_FILE, open_database, upgrade
+from server.db.engine import DatabaseSettings, create_engines
+from server.db.errors import DatabaseError, database_error, is_database_failure
+from server.db.progress import ProgressTeller, Say
+from server.db.tables import PlainText, metadata
+
+_COPY_SECONDS: Final = 86_400.0
+"""So long one table may take."""
+_FETCHED: Final = 64
+"""Rows that are read back at a time, of up to a mebibyte each."""
+
+
+class Moved(NamedTuple):
+    """How many rows each table has, in how many texts `NUL` was replaced, and the target without its password."""
+
+    rows: dict[str, int]
+    replaced: int
+    target: str
+
+
+async def move_to_postgresql(data_dir: Path, source: DatabaseSettings, url: str, say: Say) -> Moved:
+    """Copy all rows in one transaction: whole and compared, or nothing, however it ends. The source stays as it is.
+
+    Raises `InstanceRunningError` (the server runs), `DatabaseError` (the target is not empty, or cannot be written; a
+    row cannot be kept there), or what `open_database` raises of the source.
+    """
+    engines = create_engines(url, DatabaseSettings())
+    shown = engines.write.url.render_as_string()
+    if engines.kind == "sqlite":
+        raise DatabaseError("the target is SQLite; name a PostgreSQL: postgresql://user:password@host/name")
+    if source.url is None and not (data_dir / DATABASE_FILE).exists():
+        raise DatabaseError(f"there is no database {data_dir / DATABASE_FILE}; name the data folder with --data-dir")
+    try:
+        async with open_database(data_dir, source) as present:
+            await upgrade(engines.write)
+            with closing(sqlite3.connect(str(present.engines.write.url.database))) as database:
+                async with engines.write.begin() as connection:
+                    await postgresql.wait_for_upgrade(connection)
+                    await _refuse_filled(connection, shown)
+                    tables = [_MovedTable(table, database, ProgressTeller(say)) for table in metadata.sorted_tables]
+                    for table in tables:
+                        await table.copy(connection)
+                    for table in tables:
+                        await table.compare(connection)
+    except Exception as error:
+        if isinstance(error, DatabaseError) or not is_database_failure(error):
+            raise
+        raise database_error("The database could not be moved, and nothing was", error) from error
+    finally:
+        await engines.dispose()
+    return Moved({str(one.table): one.rows for one in tables}, sum(one.replaced for one in tables), shown)
+
+
+async def _refuse_filled(connection: AsyncConnection, shown: str) -> None:
+    """Refuse a target with any row; nobody else writes to it until the end of the transaction."""
+    for table in metadata.sorted_tables:
+        await connection.execute(text(f'LOCK TABLE "{table}" IN EXCLUSIVE MODE'))
+        if await connection.scalar(text(f'SELECT EXISTS (SELECT 1 FROM "{table}")')):  # noqa: S608 - our own names
+            raise DatabaseError(
+                f"the database {shown} is not empty (there are rows in {table}): name a new one, so that nothing in it"
+                " is mixed up"
+            )
+
+
+class _MovedTable:
+    """One table on its way: what was read of it, to be found again at the other end."""
+
+    def __init__(self, table: Table, source: sqlite3.Connection, progress: ProgressTeller) -> None:
+        self.table = table
+        self.rows = 0
+        self.replaced = 0
+        self._source = source
+        self._progress = progress
+        self._sum = 0  # of the rows' digests: the two ends have the rows in orders of their own
+        self._columns = list(table.columns)
+        self._names = [column.name for column in self._columns]
+
+    async def copy(self, connection: AsyncConnection) -> None:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        ((whole,),) = self._source.execute(f'SELECT count(*) FROM "{self.table}"')  # noqa: S608 - our own names
+
+        def records() -> Iterator[tuple[object, ...]]:
+            for row in self._read():
+                self.rows += 1
+                self._sum += _digest(row)
+                self._progress.tell(f"copying {self.table}", self.rows, whole)
+                yield row
+
+        await driver.copy_records_to_table(
+            str(self.table), records=records(), columns=self._names, timeout=_COPY_SECONDS
+        )
+
+    async def compare(self, connection: AsyncConnection) -> None:
+        """Read everything back; `DatabaseError` unless it is what was read first."""
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        names = ", ".join(
+            f'"{column.name}"::text' if isinstance(column.type, JSON) else f'"{column.name}"'
+            for column in self._columns
+        )
+        found = rows = 0
+        query = f'SELECT {names} FROM "{self.table}"'  # noqa: S608 - our own names
+        async for record in driver.cursor(query, prefetch=_FETCHED):
+            rows += 1
+            found += _digest(tuple(record))
+            self._progress.tell(f"comparing {self.table}", rows, self.rows)
+        if (rows, found) != (self.rows, self._sum):
+            raise DatabaseError(
+                f"the table {self.table} is not the same at the other end ({rows} of {self.rows} rows); nothing was"
+                " moved"
+            )
+
+    def _read(self) -> Iterator[tuple[object, ...]]:
+        names = ", ".join(f'"{name}"' for name in self._names)
+        for row in self._source.execute(f'SELECT {names} FROM "{self.table}"'):  # noqa: S608 - our own names
+            yield tuple(self._kept(row, number) for number in range(len(row)))
+
+    def _kept(self, row: tuple[object, ...], number: int) -> object:
+        """A value as PostgreSQL keeps it."""
+        value, column = row[number], self._columns[number]
+        if value is None:
+            return None
+        if isinstance(column.type, Boolean):
+            return bool(value)
+        if isinstance(column.type, JSON):
+            try:
+                json.loads(str(value), parse_constant=_refuse_constant)
+            except ValueError:
+                raise self._impossible(row, number) from None
+        elif isinstance(column.type, PlainText) and isinstance(value, str) and "\0" in value:
+            self.replaced += 1
+            return value.replace("\0", "\ufffd")
+        elif not isinstance(value, _python_type(column)):
+            raise self._impossible(row, number)
+        return value
+
+    def _impossible(self, row: tuple[object, ...], number: int) -> DatabaseError:
+        key = ", ".join(str(row[self._names.index(column.name)]) for column in self.table.primary_key)
+        return DatabaseError(
+            f"{self._names[number]} of {key} in the table {self.table} is damaged: delete that (drydock doctor names"
+            " conversations with damage), or restore a backup; nothing was moved"
+        )
+
+
+def _python_type(column: Column[Any]) -> type:
+    """What the driver has for a value of this column."""
+    kind = column.type
+    return kind.impl_instance.python_type if isinstance(kind, TypeDecorator) else kind.python_type
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(name)
+
+
+def _digest(row: tuple[object, ...]) -> int:
+    return int.from_bytes(hashlib.sha256(repr(row).encode("utf-8", "surrogatepass")).digest(), "big")
