@@ -164,10 +164,9 @@ def create_engines(url: URL | str, settings: DatabaseSettings) -> Engines:
 
 
 def _of_postgresql(url: URL, as_writer: dict[str, Any], as_reader: dict[str, Any]) -> Engines:
-    plain, writing = postgresql.connecting(url, name="drydock writer", answer_seconds=postgresql.WRITE_SECONDS)
-    _, reading = postgresql.connecting(url, name="drydock readers", answer_seconds=ANSWER_SECONDS)
-    write = create_async_engine(plain, connect_args=writing, **as_writer)
-    read = create_async_engine(plain, connect_args=reading, pool_timeout=TURN_SECONDS, **as_reader)
+    write = postgresql.create_engine(url, name="drydock writer", answer_seconds=postgresql.WRITE_SECONDS, **as_writer)
+    as_reader["pool_timeout"] = TURN_SECONDS
+    read = postgresql.create_engine(url, name="drydock readers", answer_seconds=ANSWER_SECONDS, **as_reader)
     reads = PooledReads(read, at_once=as_reader["pool_size"])
     return Engines(write, reads, postgresql.insert_events, postgresql.MAX_ROWS, is_closed=postgresql.is_closed)
 

@@ -73,15 +73,21 @@ _LOST: Final = "the connection to the database server was lost, or cannot be mad
 _OF_LOSS: Final = ("08", "25P03", "57P01", "57P02", "57P03", "57P05")
 """Beginnings of PostgreSQL's codes of a connection that is gone: ended, or never there while the server starts."""
 
+_POOLED: Final = (
+    "the connection is another one for each transaction, as pgbouncer has it with pool_mode = transaction; give Drydock"
+    " pool_mode = session there"
+)
 _SQLSTATES: Final = {
     "22023": "an option in database_url has a value that the database server does not take",
     "25006": "the database is read-only (a standby, or default_transaction_read_only); make it the primary, or name"
     " that in database_url",
+    "26000": _POOLED,
     "28": "the database server does not let this user in; check user and password in database_url, and pg_hba.conf",
     "3D000": "there is no such database on that server; make it (CREATE DATABASE name ENCODING 'UTF8'), or name"
     " another one in database_url",
     "40": "another transaction was in the way; try again",
     "42704": "the database server does not know an option that database_url has; see its log",
+    "42P05": _POOLED,
     "42501": "the database does not allow this to its user; let the user of database_url own the database",
     "53": "the database server has not enough memory or another resource; see its log",
     "53100": "the disk of the database server is full; free some space",

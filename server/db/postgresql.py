@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import URL, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import URL, event, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from server.db.errors import DatabaseError
 from server.db.event_rows import EventRow
@@ -57,26 +57,33 @@ _UPGRADE_LOCK: Final = "SELECT pg_advisory_xact_lock(7018413351422861)"
 """One of all servers that start over the same database brings it up to date; the number is Drydock's, by chance."""
 
 
-def connecting(url: URL, *, name: str, answer_seconds: float) -> tuple[URL, dict[str, Any]]:
-    """The URL without its options, and what the driver is given, these among it, as libpq knows them (``sslmode``).
+def create_engine(url: URL, *, name: str, answer_seconds: float, **options: Any) -> AsyncEngine:
+    """An engine whose connections the server knows by `name`, and on which no statement takes longer than that.
 
-    A statement that takes longer than `answer_seconds` is ended by the server, which knows us by `name`. Options of the
-    URL come before ours.
+    Options in the URL are those of libpq (``sslmode``), or settings of the server, which come before ours.
     """
-    options = {name: value for name, value in url.query.items() if name != "connect_timeout"}
-    ours = {
-        "application_name": name,
-        "statement_timeout": str(round(answer_seconds * 1000)),
-        "lock_timeout": str(LOCK_SECONDS * 1000),
-        "idle_in_transaction_session_timeout": str(round(answer_seconds * 1000)),
+    given = {key: value for key, value in url.query.items() if key != "connect_timeout"}
+    milliseconds = round(answer_seconds * 1000)
+    limits = {
+        "statement_timeout": milliseconds,
+        "lock_timeout": LOCK_SECONDS * 1000,
+        "idle_in_transaction_session_timeout": milliseconds,
     }
     arguments = {
-        "dsn": url.set(drivername="postgresql", query=options).render_as_string(hide_password=False),
+        "dsn": url.set(drivername="postgresql", query=given).render_as_string(hide_password=False),
         "timeout": float(str(url.query.get("connect_timeout", CONNECT_SECONDS))),
         "command_timeout": answer_seconds + _ANSWER_SECONDS,
-        "server_settings": {name: value for name, value in ours.items() if name not in options},
+        "server_settings": {} if "application_name" in given else {"application_name": name},
     }
-    return url.set(drivername=DRIVER, query={}), arguments
+    engine = create_async_engine(url.set(drivername=DRIVER, query={}), connect_args=arguments, **options)
+    # Not with the first message, as the name: pgbouncer refuses connections that come with settings unknown to it.
+    setting = "; ".join(f"SET {key} = {value}" for key, value in limits.items() if key not in given)
+
+    def on_connect(connection: Any, _record: object) -> None:
+        connection.run_async(lambda driver: driver.execute(setting))
+
+    event.listen(engine.sync_engine, "connect", on_connect)
+    return engine
 
 
 async def check_server(connection: AsyncConnection) -> None:
