@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, TextIO
+from urllib.request import getproxies
 
 from agent_core.errors import DrydockError
 from agent_core.runtime.docker.provider import DockerProvider
@@ -97,6 +98,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         *await _bounded("network", lambda: _network(settings, docker=wish == "docker" or (wish == "auto" and works))),
         _page(settings),
         _model(settings),
+        *_proxy(),
     ]
 
 
@@ -392,6 +394,18 @@ def _page(settings: Settings) -> DoctorFinding:
         return DoctorFinding("page", ok=False, text=f"no index.html in {folder}: name a folder with a built page")
     text = f"not built in {folder}: run `make setup` in the checkout, or install what `make wheel` makes there"
     return DoctorFinding("page", ok=False, text=text, needed=False)
+
+
+def _proxy() -> Iterator[DoctorFinding]:
+    """What of this server's requests goes through proxies that its environment names, and what does not."""
+    proxies = {scheme: address for scheme, address in getproxies().items() if scheme in ("http", "https", "all")}
+    if not proxies:
+        return
+    named = ", ".join(f"{shown_address(address)} ({scheme})" for scheme, address in sorted(proxies.items()))
+    beside = getproxies().get("no", "")
+    text = f"models, git hosts, MCP servers and web search are asked through {named}"
+    text += f", but for {beside} (NO_PROXY)" if beside else ""
+    yield DoctorFinding("proxy", ok=True, text=f"{text}; models of this machine, webhooks, images and plugins never")
 
 
 def _model(settings: Settings) -> DoctorFinding:

@@ -35,7 +35,7 @@ from agent_core.llm.transport.compatible import (
     openai_request,
     responses_request,
 )
-from agent_core.llm.transport.connections import HttpConnections, load_http
+from agent_core.llm.transport.connections import HttpConnections, load_http, proxy_before
 from agent_core.llm.transport.exchange import CallDelta, Chunk, CompletionRequest, Endpoint
 from agent_core.llm.transport.failures import build, from_exception
 from agent_core.llm.transport.once import OnceInThread
@@ -276,6 +276,15 @@ def _decide_by_call(library: ModuleType) -> None:
     library.__class__ = LiteLLMModule
 
 
+def _proxy_of(transport: Any, url: Any) -> str | None:
+    """In the place of litellm's own, which asks a proxy for this machine, too, and knows no ports in `NO_PROXY`."""
+    origin = (url.scheme, url.netloc)
+    if origin not in transport.proxy_cache:
+        transport.proxy_cache[origin] = proxy_before(url.scheme, url.host, url.netloc.decode("ascii"))
+    found: str | None = transport.proxy_cache[origin]
+    return found
+
+
 class _Library:
     """The used part of litellm, imported and silenced. Constructing it takes seconds."""
 
@@ -290,6 +299,7 @@ class _Library:
         from litellm.utils import ProviderConfigManager
 
         bound_answers(LiteLLMAiohttpTransport)
+        LiteLLMAiohttpTransport._proxy_from_env = _proxy_of  # else one for both ways to a model would differ
         litellm.suppress_debug_info = True
         litellm.telemetry = False
         _decide_by_call(litellm)

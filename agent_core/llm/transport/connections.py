@@ -103,22 +103,30 @@ class HttpConnections:
         timeout = self.library.aiohttp.ClientTimeout(
             total=None, connect=limit_seconds, sock_connect=connect_seconds, sock_read=limit_seconds
         )
-        response = await self._session.request(
-            method,
-            self.library.url(url, encoded=True),
-            headers=headers,
-            data=content,
-            timeout=timeout,
-            proxy=self._proxy(url),
-            allow_redirects=False,
-        )
+        aiohttp, proxy = self.library.aiohttp, self._proxy(url)
+        try:
+            response = await self._session.request(
+                method,
+                self.library.url(url, encoded=True),
+                headers=headers,
+                data=content,
+                timeout=timeout,
+                proxy=proxy,
+                allow_redirects=False,
+            )
+        except aiohttp.ClientHttpProxyError as error:
+            raise aiohttp.ClientConnectionError(
+                f"{_shown(proxy)} does not let it through: {error.status} {error.message}"
+            ) from None
+        except aiohttp.ClientProxyConnectionError as error:
+            raise aiohttp.ClientConnectionError(f"{_shown(proxy)} cannot be reached: {error.strerror}") from None
         return HttpAnswer(response, self.library)
 
     def _proxy(self, url: str) -> str | None:
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._proxies:
-            self._proxies[origin] = _proxy_before(parts.scheme, parts.hostname or "", parts.netloc)
+            self._proxies[origin] = proxy_before(parts.scheme, parts.hostname or "", parts.netloc)
         return self._proxies[origin]
 
     async def aclose(self) -> None:
@@ -126,12 +134,18 @@ class HttpConnections:
         await self._session.close()
 
 
-def _proxy_before(scheme: str, host: str, place: str) -> str | None:
+def proxy_before(scheme: str, host: str, place: str) -> str | None:
+    """The proxy that the environment wants asked for this host; `place` is the host with its port."""
     if host in _LOOPBACK or urllib.request.proxy_bypass(place):
         return None
     proxies = urllib.request.getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+
+
+def _shown(proxy: str | None) -> str:
+    parts = urlsplit(proxy or "")
+    return f"the proxy {parts.hostname}:{parts.port} of this machine's environment"
 
 
 def _certificates() -> ssl.SSLContext:

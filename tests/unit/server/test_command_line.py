@@ -100,7 +100,27 @@ def test_a_wrong_command_line_says_how_to_use_it(arguments: list[str], capsys: p
     assert "usage: drydock" in capsys.readouterr().err
 
 
-def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(tmp_path: Path) -> None:
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+def test_the_doctor_says_what_goes_through_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", ".internal")
+    out = io.StringIO()
+    assert doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined"), out) == 0
+    (line,) = [line for line in out.getvalue().splitlines() if " proxy " in line]
+    assert (
+        "asked through http://proxy.example:3128 (https), but for .internal (NO_PROXY); models of this machine" in line
+    )
+
+
+def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
     out = io.StringIO()
     settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined")
     assert doctor(settings, out) == 0
