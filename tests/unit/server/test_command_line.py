@@ -112,8 +112,6 @@ def test_the_doctor_says_what_goes_through_a_proxy(tmp_path: Path, monkeypatch: 
     assert doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined"), out) == 0
     (line,) = [line for line in out.getvalue().splitlines() if " proxy " in line]
     assert "through http://proxy.example:3128 (https), but for .internal (NO_PROXY); models of this machine" in line
-        "asked through http://proxy.example:3128 (https), but for .internal (NO_PROXY); models of this machine" in line
-    )
 
 
 def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(
