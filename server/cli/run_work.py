@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from agent_core.errors import DrydockError
 from agent_core.llm.profiles import HOME_VARIABLE
-from drydock_client import Action, AgentState, DrydockClient, State
+from drydock_client import Action, AgentState, BusyError, DrydockClient, LimitError, State, UnreachableError
 from drydock_client.events import Live
 from drydock_client.live import Following
 from server.cli.conversations import Finder
@@ -153,8 +153,11 @@ class ServerWork:
     async def counts(self, state: State) -> bool:
         if state.id is not None:
             return state.id > self._begun_after
-        # Told on connecting, without its place: the log knows whether it is from before.
-        stored = await self._client.state(self._id)
+        # Told on connecting, or when the server ends, without its place: the log knows whether it is from before.
+        try:
+            stored = await self._client.state(self._id)
+        except (UnreachableError, LimitError, BusyError):
+            return False  # it is told again when the server is there again
         return stored is not None and (stored.id or 0) > self._begun_after and stored.state == state.state
 
     async def pending(self) -> list[Action]:

@@ -206,6 +206,8 @@ async def test_a_server_that_dies_meanwhile_is_waited_for(places: Places, tmp_pa
         other = replace(places, server=server)
         running = other.start("death", "--json", "Across a death.")
         await running.until('"command": "echo before')
+        await server.stop()  # it tells its clients that the conversation is stopped, and means itself
+        await server.start()
         await server.kill()
         await server.start()
         status, out, errors = await running.ended()
