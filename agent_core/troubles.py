@@ -35,6 +35,7 @@ class Trouble(StrEnum):
     LEFTOVERS_KEPT = "leftovers_not_removed"
     TASK_RESTARTED = "task_restarted"
     CLOCK_JUMPED = "clock_jumped"
+    LEASE_LOST = "lease_lost"
 
     # Room.
     WAITING = "waiting"

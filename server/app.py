@@ -41,6 +41,7 @@ from server.errors import install_error_replies
 from server.git_providers.accounts import GitAccess
 from server.git_providers.request_tools import RequestMaker
 from server.http.base_path import BasePath
+from server.http.forwarding import Forwarding
 from server.http.gate import Gate
 from server.http.page import page_of
 from server.http.sign_in import SignIn
@@ -168,8 +169,12 @@ class Application:
                 raise
             api.state.services = self.services
             origins = OriginPolicy.from_settings(self.settings)
+            inner = gateway.asgi_app(api)
+            if (url_of := self.services.manager.url_of) is not None:
+                inner = forwarding = Forwarding(inner, url_of)
+                stack.push_async_callback(forwarding.aclose)
             gate = Gate(
-                gateway.asgi_app(api),
+                inner,
                 settings=self.settings,
                 authenticator=authenticator,
                 origins=origins,

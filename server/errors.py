@@ -83,6 +83,15 @@ class ConversationNotFoundError(ServerError):
         self.conversation_id = conversation_id
 
 
+class RunElsewhereError(ServerError):
+    """Another server of the same database runs the conversation, since a moment ago."""
+
+    code: ClassVar[str] = "run_elsewhere"
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(f"conversation {conversation_id} is run by another server since a moment ago; ask again")
+
+
 class AgentAtWorkError(ServerError):
     """It cannot be changed while its agent works."""
 
@@ -157,6 +166,9 @@ async def _answer(request: Request, error: Exception) -> Response:
             detail: Any = error.detail  # Starlette takes more than the text that it declares
             body = problems_body(detail) if isinstance(detail, list) else {"detail": detail}
             return JSONResponse(body, error.status_code, headers=error.headers)
+        case RunElsewhereError():
+            body = {"detail": str(error), "message": str(error), "code": error.code}
+            return JSONResponse(body, 503, headers={"Retry-After": "1"})
         case ClientToolError():
             body = {"success": False, "error": str(error), "detail": str(error), "code": error.code}
             return JSONResponse(body, ANSWER_STATUS.get(error.code, 409))

@@ -67,6 +67,8 @@ MEASURES: Final[dict[str, MetricInfo]] = {
     "drydock_held_back": MetricInfo("gauge", "Conversations held back from crash loops"),
     "drydock_sessions": MetricInfo("gauge", "Conversations that have an object in memory"),
     "drydock_loaded_conversations": MetricInfo("gauge", "Conversations that are loaded"),
+    "drydock_cluster_servers": MetricInfo("gauge", "Servers that share the database (of several)"),
+    "drydock_cluster_leases": MetricInfo("gauge", "Conversations that this server has the lease of (of several)"),
     # Sandboxes.
     "drydock_sandbox_request_duration_seconds": MetricInfo(
         "histogram",

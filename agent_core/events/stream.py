@@ -23,6 +23,8 @@ from agent_core.spans import Span
 from agent_core.spelling import spelled
 
 MAX_PENDING_NOTICES = 64
+NO_EPOCH: Final = -1
+"""Of who does not own the log: with it nothing is stored."""
 READ_AGAIN_SECONDS: Final = 0.5
 MAX_LOGGED: Final = 2000
 """Bytes of an event that the process's log shows."""
@@ -206,6 +208,21 @@ class EventStream:
         """Become the owner of the log and open it at its end; raises `EventStoreError`."""
         epoch = await store.claim(conversation_id)
         return cls(conversation_id, store, epoch=epoch, last_id=await store.last_id(conversation_id))
+
+    @classmethod
+    async def follow(cls, conversation_id: str, store: EventStore) -> EventStream:
+        """Open the log at its end for reading, while somebody else owns it; `catch_up` shows what was added."""
+        return cls(conversation_id, store, epoch=NO_EPOCH, last_id=await store.last_id(conversation_id))
+
+    async def catch_up(self) -> None:
+        """Have readers see what its owner has stored; raises `EventStoreError`. Call it one at a time."""
+        while stored := await self._store.read(self.conversation_id, after=self.last_id, limit=PAGE):
+            for record in stored:
+                event = from_payload(record.payload, record.id, self.conversation_id)
+                self.last_id = self.newest_id = event.id
+                self._remember(event, len(record.payload))
+                self._current.settle(event)
+            self._wake()
 
     async def add_event(self, event: AnyEvent, source: Source | None = None, *, cause: int | None = None) -> AnyEvent:
         """Store one event; see `add_events`. `source` and `cause` replace the event's own."""

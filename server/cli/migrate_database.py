@@ -31,6 +31,6 @@ def migrate_database(settings: Settings, out: TextIO, *, to: str | None = None) 
         )
     out.write(
         "Set database_url (DRYDOCK_DATABASE_URL) to that database, and start the server with the same data folder:"
-        " large payloads, keys and workspaces stay in it. The SQLite file is left as it was, and not used any more.\n"
+        " keys and workspaces stay in it. The SQLite file and `blobs/` are left as they were, and not used any more.\n"
     )
     return 0

@@ -58,6 +58,8 @@ def serve(settings: Settings, out: TextIO) -> int:
     log_masker.add([app.token] if app.token else [])
     certificate = certificate_of(settings)
     listener = _bind(settings)
+    if settings.cluster_url is None:
+        app.settings = settings.model_copy(update={"cluster_url": _address(settings, listener)})
     limit = settings.max_connections or int(_descriptors() * DESCRIPTORS_FOR_CLIENTS)
     unfinished = Unfinished(app.refused_unfinished)
     protocol = partial(

@@ -84,6 +84,11 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
         Trouble.CLOCK_JUMPED: Row(
             "the machine's clock was set by 30 s or more", "times of events that leap", "keep the machine's time right"
         ),
+        Trouble.LEASE_LOST: Row(
+            "of several servers over one database: it did not hear of this one in time (frozen, cut off, overloaded)",
+            "clients follow on, by way of the server that carries their conversation on",
+            "see to that machine, or to the way to PostgreSQL; longer times: `cluster_lease_seconds`",
+        ),
     },
     "Room": {
         Trouble.WAITING: Row(

@@ -90,6 +90,9 @@ class ConversationManager(ABC):
     An async context manager: it takes up what the last process left, and suspends everything within a time limit.
     """
 
+    url_of: Callable[[str], Awaitable[str | None]] | None = None
+    """The address of the server that runs a conversation; None: this one, or none. Without it there is but one."""
+
     def __init__(self, parts: ManagerParts) -> None:
         self.parts = parts
 
@@ -270,7 +273,7 @@ async def take_once(
     async def work(attempt: Attempt) -> dict[str, int]:
         if attempt.is_repeated:
             # The attempt before may have been broken off behind the append.
-            known = await _find(store, conversation_id, event.client_key, after=int(attempt.resource))
+            known = await find_sent(store, conversation_id, event.client_key, after=int(attempt.resource))
             if known is not None:
                 return {_EVENT_ID: known}
         return {_EVENT_ID: (await deliver(conversation_id, event)).id}
@@ -288,7 +291,8 @@ async def take_once(
     return from_payload(stored.payload, stored.id, conversation_id)
 
 
-async def _find(store: EventStore, conversation_id: str, key: str | None, *, after: int) -> int | None:
+async def find_sent(store: EventStore, conversation_id: str, key: str | None, *, after: int) -> int | None:
+    """The id of the event with this `client_key` behind the event `after`; None: there is none."""
     mark = json.dumps({"client_key": key}, separators=(",", ":"))[1:-1].encode()
     while page := await store.read(conversation_id, after=after, limit=PAGE):
         for stored in page:

@@ -30,6 +30,7 @@ from server.conversation_manager.conversation_manager import (
     LiveConversation,
     ManagerParts,
 )
+from server.db.repositories.conversations import ConversationRecord
 from server.db.storage_health import StorageHealth
 from server.errors import ConversationNotFoundError
 from server.session.activity import Activity, is_idle, is_pause_over
@@ -71,10 +72,14 @@ class _Wait(NamedTuple):
 
 
 class StandaloneConversationManager(ConversationManager):
-    """A `ConversationManager` without any other process."""
+    """A `ConversationManager` without any other process.
 
-    def __init__(self, parts: ManagerParts) -> None:
+    One that is not alone (`is_alone`) runs only what it is asked for, and takes up only what it is told to.
+    """
+
+    def __init__(self, parts: ManagerParts, *, is_alone: bool = True) -> None:
         super().__init__(parts)
+        self._is_alone = is_alone
         self._conversations = parts.database.conversations
         self._sessions: dict[str, WebSession] = {}
         self._by_connection: dict[str, WebSession] = {}
@@ -124,10 +129,11 @@ class StandaloneConversationManager(ConversationManager):
         self._own(self.queue.run, name="queue")
         self.parts.database.writer.health.watch(self._storage_changed)
         self.parts.database.writer.health.unreadable = partial(metrics.trouble, Trouble.STORAGE_UNREADABLE)
-        if self.parts.settings.resume_on_start:
-            self.queue.close()  # until those who waited have their places again
-            self._own(self._recover, name="recovery")
-        self._own(self._find_unattended, name="unattended")
+        if self._is_alone:
+            if self.parts.settings.resume_on_start:
+                self.queue.close()  # until those who waited have their places again
+                self._own(self._recover, name="recovery")
+            self._own(self._find_unattended, name="unattended")
         self._own(self._keep_reserve, name="disk-reserve")
         self._own(self._keep_memory, name="memory-ceiling")
         ceiling, gauge = self.parts.sandboxes.memory, self.parts.metrics.gauge
@@ -288,6 +294,29 @@ class StandaloneConversationManager(ConversationManager):
             finally:
                 if self._sessions.get(conversation_id) is session:
                     del self._sessions[conversation_id]
+
+    # --- for who is not alone ---
+
+    def uses(self, conversation_id: str) -> bool:
+        """Whether anything is done with it here, or its sandbox is up."""
+        return self._is_used(conversation_id) or conversation_id in self._unattended_since
+
+    async def take_over(self, records: Sequence[ConversationRecord]) -> None:
+        """Take up these, whose agents were at work elsewhere, in the background."""
+        if records:
+            self._own(partial(self._recovery.resume_all, records), name="taking over")
+
+    async def abandon(self) -> None:
+        """End all sessions: others may carry on what they did. Sandboxes are left to them."""
+        sessions = list(self._sessions.values())
+        self._unattended_since.clear()
+        for session in sessions:
+            self.queue.forget(session.conversation_id)
+        await asyncio.gather(*(session.end(stopped=False) for session in sessions), return_exceptions=True)
+        self._unattended_since.clear()
+        for session in sessions:
+            if self._sessions.get(session.conversation_id) is session:
+                del self._sessions[session.conversation_id]
 
     def _is_used(self, conversation_id: str) -> bool:
         waits = self.queue.is_coming_up(conversation_id) or self.guard.is_held(conversation_id)

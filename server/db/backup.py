@@ -96,7 +96,7 @@ class BackupSource(NamedTuple):
         if parsed.get_backend_name() != "sqlite":
             raise BackupError(
                 f"the database is at {parsed.render_as_string()}: back it up with its own means (PostgreSQL: pg_dump, "
-                "which takes it as it is at one moment), and then the folders blobs and forks and the files "
+                "which takes it as it is at one moment, large payloads too), and then the folder forks and the files "
                 f"secret.key, instance-id and token of {data_dir}"
             )
         return cls(data_dir, Path(str(parsed.database)).absolute(), has_payloads)

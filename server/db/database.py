@@ -22,6 +22,7 @@ from server.auth.secrets import SecretBox
 from server.db import postgresql
 from server.db.blobs import BlobStore, FolderBlobStore
 from server.db.data_folder import SANDBOXES, InstanceLock, finish_restore, instance_id, prepare_data_dir
+from server.db.database_blobs import DatabaseBlobStore
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.errors import DatabaseError, DatabaseVersionError, database_error, is_database_failure
 from server.db.event_store import SqlEventStore
@@ -43,7 +44,7 @@ from server.db.tables import metadata
 from server.db.upgrade_copies import UpgradeCopies
 from server.db.writer import Writer
 
-HEAD = "0010"
+HEAD = "0011"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -140,6 +141,10 @@ async def open_database(
         stack.push_async_callback(engines.dispose)
         await upgrade(engines.write, UpgradeCopies(data_dir / UPGRADE_COPIES))
         blobs: BlobStore | None = own.blobs
+        if engines.another is not None:  # PostgreSQL, which other servers may use, too
+            name = await _shared_instance_id(engines, name)
+            blobs = blobs or await stack.enter_async_context(DatabaseBlobStore(engines.another))
+        is_ours = blobs is None
         if blobs is None:
             blobs = await stack.enter_async_context(FolderBlobStore(data_dir / BLOB_FOLDER))
         writer = await stack.enter_async_context(Writer(engines, close_timeout_seconds=settings.close_timeout_seconds))
@@ -147,7 +152,7 @@ async def open_database(
         await check_key(engines, writer, box, data_dir / KEY_FILE)
         touches = await stack.enter_async_context(Touches(writer, interval_seconds=settings.touch_interval_seconds))
         events = SqlEventStore(engines, writer, blobs, inline_payload_bytes=settings.inline_payload_bytes)
-        await stack.enter_async_context(_collecting(events, blobs, is_ours=own.blobs is None))
+        await stack.enter_async_context(_collecting(events, blobs, is_ours=is_ours))
         yield Database(
             data_dir=data_dir,
             instance_id=name,
@@ -168,6 +173,20 @@ async def open_database(
             engines=engines,
             writer=writer,
         )
+
+
+async def _shared_instance_id(engines: Engines, own: str) -> str:
+    """The name that the sandboxes of all servers of this database carry: that of the first one's folder."""
+    try:
+        async with engines.write.begin() as connection:
+            keep = "INSERT INTO shared_facts (name, value) VALUES ('instance', :own) ON CONFLICT (name) DO NOTHING"
+            await connection.execute(text(keep), {"own": own})
+            found = await connection.execute(text("SELECT value FROM shared_facts WHERE name = 'instance'"))
+            return str(found.scalar_one())
+    except Exception as error:
+        if not is_database_failure(error):
+            raise
+        raise database_error("the database could not be opened", error) from error
 
 
 @asynccontextmanager

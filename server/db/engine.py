@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,6 +72,8 @@ class Engines:
     max_rows: int
     check: Callable[[], None] = lambda: None
     is_closed: Callable[[AsyncConnection], bool] = lambda _: False
+    another: Callable[..., AsyncEngine] | None = None
+    """Makes an engine to the same PostgreSQL, with these options of SQLAlchemy."""
     read_failed: Callable[[Exception], None] = lambda _: None
 
     @property
@@ -168,7 +171,11 @@ def _of_postgresql(url: URL, as_writer: dict[str, Any], as_reader: dict[str, Any
     as_reader["pool_timeout"] = TURN_SECONDS
     read = postgresql.create_engine(url, name="drydock readers", answer_seconds=ANSWER_SECONDS, **as_reader)
     reads = PooledReads(read, at_once=as_reader["pool_size"])
-    return Engines(write, reads, postgresql.insert_events, postgresql.MAX_ROWS, is_closed=postgresql.is_closed)
+    seconds = postgresql.WRITE_SECONDS
+    another = partial(postgresql.create_engine, url, name="drydock", answer_seconds=seconds, hide_parameters=True)
+    return Engines(
+        write, reads, postgresql.insert_events, postgresql.MAX_ROWS, is_closed=postgresql.is_closed, another=another
+    )
 
 
 def _checked_url(url: URL | str) -> URL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Select, delete, func, insert, select, text, update
@@ -27,10 +27,19 @@ _RAISE = text("""
 """)
 
 
-async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
-    """Append `rows` in one transaction, except those of conversations that a later epoch owns; returns these."""
+async def insert_events(
+    connection: AsyncConnection,
+    rows: Sequence[EventRow],
+    fence: Callable[[AsyncConnection], Awaitable[None]] | None = None,
+) -> set[str]:
+    """Append `rows` in one transaction, except those of conversations that a later epoch owns; returns these.
+
+    Where the `fence` raises, nothing is appended.
+    """
     epochs = {row[0]: row[-1] for row in rows}
     async with connection.begin():
+        if fence is not None:
+            await fence(connection)
         current = await owner_epochs(connection, epochs)
         fenced = {log for log, epoch in epochs.items() if current.get(log, epoch) > epoch}
         accepted = [_values(row) for row in rows if row[0] not in fenced]

@@ -6,19 +6,21 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import JSON, Boolean, Column, Table, TypeDecorator, text
+from sqlalchemy import JSON, Boolean, Column, Table, TypeDecorator, insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from agent_core.events.event import utc_now
 from server.db import postgresql
-from server.db.database import DATABASE_FILE, open_database, upgrade
+from server.db.blobs import PayloadLostError
+from server.db.database import DATABASE_FILE, Database, open_database, upgrade
 from server.db.engine import DatabaseSettings, create_engines
 from server.db.errors import DatabaseError, database_error, is_database_failure
 from server.db.progress import ProgressTeller, Say
-from server.db.tables import PlainText, metadata
+from server.db.tables import PlainText, metadata, payloads
 
 _COPY_SECONDS: Final = 86_400.0
 """So long one table may take."""
@@ -58,13 +60,29 @@ async def move_to_postgresql(data_dir: Path, source: DatabaseSettings, url: str,
                         await table.copy(connection)
                     for table in tables:
                         await table.compare(connection)
+                    large = await _move_payloads(present, connection, ProgressTeller(say))
     except Exception as error:
         if isinstance(error, DatabaseError) or not is_database_failure(error):
             raise
         raise database_error("The database could not be moved, and nothing was", error) from error
     finally:
         await engines.dispose()
-    return Moved({str(one.table): one.rows for one in tables}, sum(one.replaced for one in tables), shown)
+    rows = {str(one.table): one.rows for one in tables} | {str(payloads): large}
+    return Moved(rows, sum(one.replaced for one in tables), shown)
+
+
+async def _move_payloads(present: Database, connection: AsyncConnection, progress: ProgressTeller) -> int:
+    """Copy the large payloads, which are files there, into rows; returns how many. What is lost there is lost here."""
+    used = [(log, digest) for log, some in (await present.events.blobs_in_use()).items() for digest in sorted(some)]
+    moved = 0
+    for number, (log, digest) in enumerate(used, 1):
+        with suppress(PayloadLostError):  # or they are in a store of the operator's own, where they stay
+            data = await present.blobs.get(log, digest)
+            row = {"conversation_id": log, "digest": digest, "stored_at": utc_now(), "data": data}
+            await connection.execute(insert(payloads), row)
+            moved += 1
+        progress.tell("copying large payloads", number, len(used))
+    return moved
 
 
 async def _refuse_filled(connection: AsyncConnection, shown: str) -> None:

@@ -23,6 +23,8 @@ MAX_ROWS: Final = 1000
 CONNECT_SECONDS: Final = 10
 WRITE_SECONDS: Final = 30
 LOCK_SECONDS: Final = 10
+IDLE_SECONDS: Final = 5
+"""A transaction in which nothing is done for so long is ended: that of a server that is frozen keeps others waiting."""
 _ANSWER_SECONDS: Final = 5
 """So much later than the server's own limit a statement is given up here: it may be the server that stands still."""
 
@@ -30,6 +32,8 @@ _APPEND: Final = """
     WITH current AS MATERIALIZED (
         SELECT conversation_id, epoch FROM owners
         WHERE conversation_id = ANY($1::text[]) ORDER BY conversation_id COLLATE "C" FOR SHARE
+    ), this_server AS MATERIALIZED (
+        SELECT 1 FROM servers WHERE id = $12 AND expires_at > extract(epoch FROM clock_timestamp()) * 1000000 FOR SHARE
     )
     INSERT INTO events (conversation_id, id, kind, source, cause, timestamp, size, blob, payload)
     SELECT new.log, new.id, new.kind, new.source, new.cause, new.timestamp, new.size, new.blob, new.payload
@@ -38,6 +42,7 @@ _APPEND: Final = """
         $10::bytea[], $11::bigint[]
     ) AS new (log, id, kind, source, cause, timestamp, size, blob, payload, epoch)
     WHERE NOT EXISTS (SELECT 1 FROM current WHERE current.conversation_id = new.log AND current.epoch > new.epoch)
+    AND ($12::text IS NULL OR EXISTS (SELECT 1 FROM this_server))
     RETURNING conversation_id
 """
 _SERVER: Final = """
@@ -67,7 +72,7 @@ def create_engine(url: URL, *, name: str, answer_seconds: float, **options: Any)
     limits = {
         "statement_timeout": milliseconds,
         "lock_timeout": LOCK_SECONDS * 1000,
-        "idle_in_transaction_session_timeout": milliseconds,
+        "idle_in_transaction_session_timeout": IDLE_SECONDS * 1000,
     }
     arguments = {
         "dsn": url.set(drivername="postgresql", query=given).render_as_string(hide_password=False),
@@ -143,13 +148,17 @@ def is_closed(connection: AsyncConnection) -> bool:
     return bool(driver.is_closed())
 
 
-async def insert_events(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
+async def insert_events(
+    connection: AsyncConnection, rows: Sequence[EventRow], server_id: str | None = None
+) -> set[str]:
     """Append `rows` (at most `MAX_ROWS`) durably in one statement; see `event_rows.insert_events`.
+
+    Of a server of several (`server_id`) whose time is over nothing is appended: others own what it did.
 
     One statement is one turn to the server instead of four. It holds the owners' rows until it is committed, so that
     nobody becomes the owner meanwhile, and takes them in the order of their names, as everybody does.
     """
     driver: Any = (await connection.get_raw_connection()).driver_connection
     logs = {row[0] for row in rows}
-    stored = await driver.fetch(_APPEND, list(logs), *map(list, zip(*rows, strict=True)))
+    stored = await driver.fetch(_APPEND, list(logs), *map(list, zip(*rows, strict=True)), server_id)
     return set() if len(stored) == len(rows) else logs - {row[0] for row in stored}

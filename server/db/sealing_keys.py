@@ -15,6 +15,7 @@ from agent_core.events.event import utc_now
 from server.auth.secrets import SEALED, SecretBox, SecretKeyError, SecretUnreadableError
 from server.db.blobs import sync_folder
 from server.db.engine import Engines
+from server.db.repositories.leases import NOW
 from server.db.repositories.mcp_sign_ins import purpose_of_pending, purpose_of_sign_in
 from server.db.repositories.user_secrets import purpose_of_secret
 from server.db.repositories.user_settings import purpose_of_setting, sealed_fields
@@ -40,6 +41,10 @@ async def check_key(engines: Engines, writer: Writer, box: SecretBox, key_file: 
             f"the key file {key_file} is not the one that this database's secrets were encrypted with; restore that "
             "one from a backup, or remove this file to begin with a new key (stored secrets must then be entered again)"
         )
+    if known and await others_are_there(engines):
+        raise SecretKeyError(
+            f"the key file {key_file} was missing, and other servers use the database: copy that file from one of them"
+        )
     if known:
         _log.warning(
             "the key file %s was missing, so a new key was made: secrets that are stored cannot be read any more "
@@ -48,6 +53,12 @@ async def check_key(engines: Engines, writer: Writer, box: SecretBox, key_file: 
         )
     row = {"key_id": box.key_id, "first_used_at": utc_now()}
     await writer.execute(insert(sealing_keys), row)
+
+
+async def others_are_there(engines: Engines) -> bool:
+    """Whether other servers use this database just now."""
+    statement = f"SELECT 1 FROM servers WHERE expires_at > {NOW[engines.kind]}"  # noqa: S608 - our own words
+    return bool(await engines.fetch(statement))
 
 
 class Rotation(NamedTuple):

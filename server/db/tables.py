@@ -130,6 +130,61 @@ owners = Table(
     Column("epoch", BigInteger, nullable=False),
 )
 
+# The servers that share this database, each until the moment `expires_at`, in microseconds of the database's clock. It
+# moves that moment on while it lives; once it is past, whatever it wants to change is refused.
+servers = Table(
+    "servers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+# What all of them have to agree on: `instance`, the name that their sandboxes carry.
+shared_facts = Table(
+    "shared_facts",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+# Large payloads, where several servers share the database; else they are files.
+payloads = Table(
+    "payloads",
+    metadata,
+    Column("conversation_id", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("stored_at", UtcMoment, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("conversation_id", "digest"),
+)
+
+# Which of them runs a conversation, since which epoch of its log, and what it tells the others about it (`live`).
+leases = Table(
+    "leases",
+    metadata,
+    Column("conversation_id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("live", JSON(none_as_null=True)),
+    Index("ix_leases_owner", "owner"),
+)
+
+# What clients have sent by way of a server that does not run their conversation: an event as it would be stored, to be
+# found behind `after` where it was delivered; `answer` is null until then.
+inbox = Table(
+    "inbox",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("conversation_id", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("after", BigInteger, nullable=False),
+    Column("event", JSON, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("answer", JSON(none_as_null=True)),
+    Index("ix_inbox_conversation_id", "conversation_id", "number"),
+)
+
 conversations = Table(
     "conversations",
     metadata,

@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -76,6 +77,8 @@ class Writer:
 
     def __init__(self, engines: Engines, *, close_timeout_seconds: float) -> None:
         self.health = StorageHealth()
+        self.fence: DatabaseChange[None] | None = None
+        """Asked in each transaction; where it raises `StaleOwnerError`, that is what all who wait for it are told."""
         self.metrics: ServerMetrics | None = None
         self._engines = engines
         engines.read_failed = self._read_failed
@@ -124,14 +127,15 @@ class Writer:
             self._wake.set()
         return await done
 
-    async def change(self, apply: DatabaseChange[_T], *, log: str | None = None) -> _T:
+    async def change(self, apply: DatabaseChange[_T], *, log: str | None = None, fenced: bool = True) -> _T:
         """Run `apply` in a transaction of its own, after the pending appends; returns its result once durable.
 
-        With `log`, `apply` changes that log or its owner: its end is looked up anew. `DatabaseError`: nothing was
-        changed. What `apply` raises passes unchanged, `sqlalchemy.exc.IntegrityError` among it.
+        With `log`, `apply` changes that log or its owner: its end is looked up anew. Without `fenced` the fence is not
+        asked. `DatabaseError`: nothing was changed. What `apply` raises passes unchanged,
+        `sqlalchemy.exc.IntegrityError` among it.
         """
         done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._enqueue(PendingChange(log, apply, done))
+        self._enqueue(PendingChange(log, apply, done, fenced))
         return await done
 
     async def execute(self, statement: Executable, row: Mapping[str, Any] | None = None) -> int:
@@ -219,7 +223,10 @@ class Writer:
             raise
         except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
             await self._recover(batch, error)
-            if is_lost(error) and (_is_in_doubt(batch) or not self.health.problem):
+            if isinstance(error, StaleOwnerError):  # the fence's
+                for item in batch:
+                    _fail(item, error)
+            elif is_lost(error) and (_is_in_doubt(batch) or not self.health.problem):
                 await self._settle(batch)
             elif is_outage(error):
                 self._refuse(batch, error)
@@ -294,8 +301,8 @@ class Writer:
                 last += 1
                 rows.append((log, last, *record, epoch))
             tails[log] = last
-        if len(rows) > self._engines.max_rows:
-            insert_events = event_rows.insert_events
+        if len(rows) > self._engines.max_rows or insert_events is event_rows.insert_events:
+            insert_events = partial(event_rows.insert_events, fence=self.fence)
         began = time.perf_counter()
         try:
             fenced = await insert_events(connection, rows) if rows else set()
@@ -370,6 +377,8 @@ class Writer:
             try:
                 connection = await self._connect()
                 async with connection.begin():
+                    if item.fenced and self.fence is not None:
+                        await self.fence(connection)
                     result = await item.apply(connection)
                     is_whole = True
             except asyncio.CancelledError:
@@ -476,6 +485,7 @@ class PendingChange:
     log: str | None
     apply: DatabaseChange[Any]
     done: asyncio.Future[Any]
+    fenced: bool
 
 
 def _is_in_doubt(batch: Sequence[PendingAppend]) -> bool:

@@ -254,6 +254,11 @@ class RunQueue:
     def is_open(self) -> bool:
         return not self._is_closed
 
+    @property
+    def turns_left(self) -> int:
+        """How many more may be at work, besides those that wait."""
+        return max(0, self.capacity.working - self._working.total() - len(self._queue))
+
     def has_sandbox(self, conversation_id: str) -> bool:
         ticket = self._tickets.get(conversation_id)
         return ticket is not None and ticket.has_sandbox

@@ -223,6 +223,16 @@ class Settings(BaseModel):
         "server.conversation_manager.standalone.StandaloneConversationManager",
         description="Dotted path of the class that runs the conversations.",
     )
+    cluster_url: OptionalName = Field(
+        None,
+        description="Address at which the other servers of the same PostgreSQL ask this one, such as "
+        "`http://10.0.0.7:3000`; left open: the one that it prints. Only with `ClusteredConversationManager`.",
+    )
+    cluster_lease_seconds: float = Field(
+        10.0,
+        ge=1,
+        description="Seconds after which the others carry on what a server ran that the database does not hear of.",
+    )
     experiment_manager_class: str = Field(
         "server.session.agents.experiments.ExperimentManager",
         description="Dotted path of the class that may give conversations another configuration.",

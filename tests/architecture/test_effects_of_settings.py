@@ -74,6 +74,8 @@ OF_THE_SERVER: dict[str, str] = {
     "max_live_logs": "contract/rest/test_live_logs.py::test_more_of_them_than_a_user_may_have_are_a_429_until_one_ends",
     "max_feed_buffer_bytes": f"{HERE}::test_a_feed_waits_when_its_client_has_max_feed_buffer_bytes_to_read",
     "conversation_manager_class": OWN_PARTS,
+    "cluster_url": "integration/server/test_cluster.py::test_other_servers_ask_at_the_address_that_is_set",
+    "cluster_lease_seconds": "integration/server/test_cluster.py::test_a_frozen_server_writes_nothing_when_it_goes_on",
     "experiment_manager_class": "contract/rest/test_settings_and_options.py::"
     "test_an_experiment_may_give_a_conversation_another_configuration",
     "agent_class": f"{HERE}::test_a_conversation_has_the_agent_class_of_the_server_where_its_user_chose_none",

@@ -71,6 +71,7 @@ HOMES = {
     "httpx": {
         "server/git_providers/http.py",
         "server/doors/webhooks/sender.py",
+        "server/http/forwarding.py",
         "agent_core/destinations.py",
         "agent_core/mcp/oauth.py",
         "agent_core/llm/transport",

@@ -54,7 +54,6 @@ def test_no_folder_has_a_module_and_a_package_of_one_name() -> None:
 
 ONE_SUBCLASS = {
     "AmortizedForgettingCondenser": "a condenser that configurations name (`amortized`)",
-    "ConversationManager": "what the setting `conversation_manager_class` asks for; others subclass it",
     "CriticMixin": "published: programs ask with it whether an agent has a critic",
     "ReadOnlyAgent": "an agent that settings name",
     "ResultArgs": "the body of a route",

@@ -250,7 +250,12 @@ class ConversationRepository(TableRepository):
         self._touches.add(conversation_id, {name: _stored(value) for name, value in changes.items()})
 
     async def flush(self) -> None:
+        """Write what was touched; raises `DatabaseError`."""
         await self._touches.flush()
+
+    def forget_touched(self) -> None:
+        """Do not write what was touched: another server knows better by now."""
+        self._touches.forget_all()
 
     async def delete(self, conversation_id: str) -> bool:
         """Delete it with its logs in one transaction, and fence their owners off; False when there was none."""
@@ -380,6 +385,10 @@ class Touches:
     def forget(self, conversation_id: str) -> None:
         self._pending.pop(conversation_id, None)
         self._in_flight.pop(conversation_id, None)
+
+    def forget_all(self) -> None:
+        self._pending.clear()
+        self._in_flight.clear()
 
     async def flush(self) -> None:
         async with self._flushing:

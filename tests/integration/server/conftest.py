@@ -36,6 +36,8 @@ loop gives up for a moment when there is no other descriptor (/dev/null until th
 TO_AN_ENGINE = Counter({"local socket": 16})
 """Connections of the pool to an engine, one for each thread that calls it. An engine that answers is asked for what
 sandboxes need unless they are of another kind."""
+TO_POSTGRESQL = Counter({"local socket": 8})
+"""One that writes, four that read, two for large payloads, one that listens."""
 WITHOUT_ENGINE = {"local", "unconfined"}
 ADDRESS = re.compile(r" is at (https?://\S+?)(/#token=(\S+))?\s")
 
@@ -173,6 +175,8 @@ class ServerProcess:
         began = time.monotonic()
         without_engine = WITHOUT_ENGINE & {*self.options, self.environment.get("DRYDOCK_SANDBOX", "")}
         may_be_kept = MAY_BE_KEPT if without_engine else MAY_BE_KEPT + TO_AN_ENGINE
+        if "DRYDOCK_DATABASE_URL" in self.environment:
+            may_be_kept = may_be_kept + TO_POSTGRESQL
         async with self.client() as client:
             while left := await self._holdings(client) - self._held - may_be_kept:
                 if PATIENCE.is_over(began):

@@ -14,6 +14,7 @@ from agent_core.events.serialization import from_payload
 from agent_core.testing.store_contract import new_events, payloads
 from server.db.blobs import FolderBlobStore, PayloadLostError, folder_name
 from server.db.database import BLOB_FOLDER, Database, open_database
+from server.db.engine import DatabaseSettings
 from tests.unit.db.conftest import only_sqlite
 from tests.waiting import until
 
@@ -82,6 +83,7 @@ def test_ordinary_ids_are_their_own_folder_name() -> None:
     assert folder_name("4f1c0e5a9d6b4b1d8a7e3c2f10987654") == "4f1c0e5a9d6b4b1d8a7e3c2f10987654"
 
 
+@only_sqlite
 async def test_a_payload_that_cannot_be_stored_fails_its_append_and_leaves_no_gap(database: Database) -> None:
     (database.data_dir / BLOB_FOLDER).write_text("in the way")
     outcomes = await asyncio.gather(
@@ -95,6 +97,7 @@ async def test_a_payload_that_cannot_be_stored_fails_its_append_and_leaves_no_ga
     assert [outcomes[0], outcomes[2]] == [0, 1]
 
 
+@only_sqlite
 @pytest.mark.parametrize("damage", ["gone", "changed"])
 async def test_a_lost_payload_is_named_in_the_log_and_other_events_can_be_read(
     damage: str, database: Database, caplog: pytest.LogCaptureFixture
@@ -107,6 +110,7 @@ async def test_a_lost_payload_is_named_in_the_log_and_other_events_can_be_read(
     assert from_payload(b"", 1).kind == "ForeignEvent"
 
 
+@only_sqlite
 async def test_a_payload_that_the_disk_does_not_read_is_no_lost_one(database: Database) -> None:
     await database.events.append("log", new_events("a", b"x" * 2_000_000, "b"))
     (file,) = (database.data_dir / BLOB_FOLDER / name for name in files(database.data_dir / BLOB_FOLDER))
@@ -125,6 +129,7 @@ async def test_what_others_have_put_into_a_row_is_passed_over(database: Database
     assert [from_payload(one.payload, one.id).kind for one in read] == ["ForeignEvent"] * 4
 
 
+@only_sqlite
 async def test_deleting_a_log_deletes_its_large_payloads(database: Database) -> None:
     await database.events.append("log", new_events(b"x" * 2_000_000))
     assert len(files(database.data_dir / BLOB_FOLDER)) == 1
@@ -141,3 +146,46 @@ async def test_opening_collects_old_leftovers_and_keeps_what_is_in_use(tmp_path:
     async with open_database(tmp_path) as database:
         await until(lambda: not leftover.exists())
         assert await payloads(database.events, "log") == [b"x" * 2_000_000]
+
+
+@pytest.fixture
+async def rows(tmp_path: Path, postgresql_url: str) -> AsyncIterator[Database]:
+    async with open_database(tmp_path, DatabaseSettings(url=postgresql_url)) as database:
+        yield database
+
+
+async def stored_rows(database: Database) -> int:
+    return int((await database.engines.fetch("SELECT count(*) FROM payloads"))[0][0])
+
+
+@pytest.mark.postgresql
+async def test_rows_keep_large_payloads_where_servers_share_a_database(rows: Database) -> None:
+    await rows.events.append("log", new_events("a", b"x" * 2_000_000, "b"))
+    assert not (rows.data_dir / BLOB_FOLDER).exists()
+    assert await payloads(rows.events, "log") == [b"a", b"x" * 2_000_000, b"b"]
+    digest = await rows.blobs.put("log", b"x" * 2_000_000)
+    assert await stored_rows(rows) == 1
+    assert await rows.blobs.get("log", digest) == b"x" * 2_000_000
+    await rows.blobs.put("other", b"x")
+    await rows.events.delete("log")
+    assert await stored_rows(rows) == 1
+    with pytest.raises(PayloadLostError, match="of conversation log is not there any more"):
+        await rows.blobs.get("log", digest)
+
+
+@pytest.mark.postgresql
+async def test_rows_that_are_old_and_not_in_use_are_collected(rows: Database) -> None:
+    kept, old, young = [await rows.blobs.put("log", data) for data in (b"kept", b"old", b"young")]
+    await rows.writer.execute(text("UPDATE payloads SET stored_at = 0 WHERE digest <> :young"), {"young": young})
+    assert await rows.blobs.collect({"log": {kept}}, older_than_seconds=60) == 1
+    assert [await rows.blobs.get("log", one) for one in (kept, young)] == [b"kept", b"young"]
+    with pytest.raises(PayloadLostError):
+        await rows.blobs.get("log", old)
+
+
+@pytest.mark.postgresql
+async def test_a_row_that_somebody_has_changed_is_told_from_the_payload(rows: Database) -> None:
+    digest = await rows.blobs.put("log", b"x")
+    await rows.writer.execute(text("UPDATE payloads SET data = 'y'"))
+    with pytest.raises(PayloadLostError, match="is damaged"):
+        await rows.blobs.get("log", digest)

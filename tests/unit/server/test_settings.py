@@ -66,6 +66,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "mcp_oauth_hosts": (["a.internal"], ["b.internal", "*"]),
     "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
     "conversation_manager_class": ("a.A", "b.B"),
+    "cluster_url": ("http://10.0.0.1:3000", "http://10.0.0.2:3000"),
     "experiment_manager_class": ("a.E", "b.E"),
     "authenticator_class": ("a.A", "b.B"),
     "settings_store_class": ("a.A", "b.B"),

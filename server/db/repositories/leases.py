@@ -1,0 +1,207 @@
+"""Leases: which servers share the database, and which of them runs a conversation."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import TextClause, bindparam, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from agent_core.errors import StaleOwnerError
+from server.db import event_rows, postgresql
+from server.db.engine import Engines
+from server.db.tables import leases, owners
+from server.db.writer import TableRepository, Writer
+
+FORGET_SECONDS: Final = 3600.0
+"""So long after its end a server's row is removed, where it runs nothing any more."""
+
+NOW: Final = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)",
+}
+"""Microseconds since 1970 by the clock of the database, the only one that counts."""
+
+_HELD: Final = (
+    "SELECT l.conversation_id, l.owner, s.url, l.live FROM leases l JOIN servers s ON s.id = l.owner"
+    " WHERE s.expires_at > "
+)
+
+_ENDED: Final = "this server was not heard of in time, and others carry on what it ran: nothing was stored"
+
+
+class Lease(NamedTuple):
+    """Who runs a conversation: the server `owner`, which is asked at `url`, and what it tells of it."""
+
+    conversation_id: str
+    owner: str
+    url: str
+    live: Mapping[str, Any] | None = None
+
+
+class LeaseRepository(TableRepository):
+    """Servers and leases. A server's time is in the database's clock, and once it is over it does not come back.
+
+    Times are in seconds.
+    """
+
+    def __init__(self, engines: Engines, writer: Writer) -> None:
+        super().__init__(engines, writer)
+        self._now = NOW[engines.kind]
+        is_sqlite = engines.kind == "sqlite"  # it has one writer at a time, and no locks of rows
+        self._words = {
+            "{now}": self._now,
+            "{for update}": "" if is_sqlite else " FOR UPDATE",
+            "{for share}": "" if is_sqlite else " FOR SHARE",
+        }
+
+    # --- servers ---
+
+    async def register(self, url: str, seconds: float) -> str:
+        """Make a new server known for so long; returns its id, random. From now on it alone may write here."""
+        server_id = secrets.token_hex(8)
+
+        async def apply(connection: AsyncConnection) -> None:
+            old = self._sql(
+                "DELETE FROM servers WHERE expires_at < {now} - :old AND id NOT IN (SELECT owner FROM leases)"
+            )
+            await connection.execute(old, {"old": int(FORGET_SECONDS * 1e6)})
+            new = self._sql("INSERT INTO servers (id, url, expires_at) VALUES (:id, :url, {now} + :time)")
+            await connection.execute(new, {"id": server_id, "url": url, "time": int(seconds * 1e6)})
+
+        await self._writer.change(apply, fenced=False)
+        self._writer.fence = self._fence_of(server_id)
+        if self._engines.kind == "postgresql":  # which asks it in the statement that appends
+            self._engines.insert_events = partial(postgresql.insert_events, server_id=server_id)
+        return server_id
+
+    async def renew(self, server_id: str, seconds: float) -> bool:
+        """Let it live for so long from now; False: its time is over."""
+        statement = self._sql("UPDATE servers SET expires_at = {now} + :time WHERE id = :id AND expires_at > {now}")
+
+        async def apply(connection: AsyncConnection) -> bool:
+            renewed = await connection.execute(statement, {"id": server_id, "time": int(seconds * 1e6)})
+            return bool(renewed.rowcount)
+
+        return await self._writer.change(apply, fenced=False)
+
+    async def retire(self, server_id: str) -> None:
+        """End its time, and all its leases; nothing is written by it from now on."""
+
+        async def apply(connection: AsyncConnection) -> None:
+            await connection.execute(text("DELETE FROM leases WHERE owner = :id"), {"id": server_id})
+            await connection.execute(text("DELETE FROM servers WHERE id = :id"), {"id": server_id})
+
+        await self._writer.change(apply, fenced=False)
+
+    async def servers(self) -> dict[str, str]:
+        """The addresses of those that are there, by their ids."""
+        rows = await self._engines.fetch(f"SELECT id, url FROM servers WHERE expires_at > {self._now}")  # noqa: S608
+        return {str(server_id): str(url) for server_id, url in rows}
+
+    def _fence_of(self, server_id: str) -> Any:
+        statement = self._sql("SELECT 1 FROM servers WHERE id = :id AND expires_at > {now}{for share}")
+
+        async def fence(connection: AsyncConnection) -> None:
+            # The lock keeps others from taking over what this one runs before its transaction has ended.
+            if (await connection.execute(statement, {"id": server_id})).first() is None:
+                raise StaleOwnerError(_ENDED)
+
+        return fence
+
+    # --- leases ---
+
+    async def take(self, conversation_id: str, server_id: str) -> Lease:
+        """The lease of this conversation: of the server that has it, or of this one, where none has that is there.
+
+        Who had it before writes no more: neither to this log nor to those below it.
+        """
+
+        async def apply(connection: AsyncConnection) -> Lease:
+            names = {"log": conversation_id, "me": server_id}
+            make = "INSERT INTO leases (conversation_id, owner, epoch) VALUES (:log, '', 0) ON CONFLICT DO NOTHING"
+            await connection.execute(text(make), names)
+            held = self._sql("SELECT owner FROM leases WHERE conversation_id = :log{for update}")
+            owner = (await connection.execute(held, names)).scalar_one()
+            mine = Lease(conversation_id, server_id, "")
+            if owner == server_id:
+                return mine
+            if owner:
+                names["owner"] = owner
+                alive = self._sql("SELECT url FROM servers WHERE id = :owner AND expires_at > {now}")
+                if (url := (await connection.execute(alive, names)).scalar_one_or_none()) is not None:
+                    return Lease(conversation_id, owner, url)
+                # What it has begun to write, it may finish: until then it holds its row.
+                ended = self._sql("SELECT 1 FROM servers WHERE id = :owner{for update}")
+                await connection.execute(ended, names)
+            epoch = await event_rows.raise_epoch(connection, conversation_id)
+            below = (await connection.execute(event_rows.select_below(conversation_id))).scalars().all()
+            if below:
+                raised = update(owners).where(owners.c.conversation_id.in_(below)).values(epoch=owners.c.epoch + 1)
+                await connection.execute(raised)
+            taken = "UPDATE leases SET owner = :me, epoch = :epoch, live = NULL WHERE conversation_id = :log"
+            await connection.execute(text(taken), {**names, "epoch": epoch})
+            return mine
+
+        return await self._writer.change(apply, log=conversation_id)
+
+    async def release(self, conversation_ids: Collection[str], server_id: str) -> None:
+        """Give these back, as far as this server has them."""
+        if not conversation_ids:
+            return
+        statement = text("DELETE FROM leases WHERE owner = :me AND conversation_id IN :logs")
+        prepared = statement.bindparams(bindparam("logs", expanding=True))
+
+        async def apply(connection: AsyncConnection) -> None:
+            await connection.execute(prepared, {"me": server_id, "logs": list(conversation_ids)})
+
+        await self._writer.change(apply)
+
+    async def tell(self, live: Mapping[str, Mapping[str, Any]], server_id: str) -> None:
+        """What this server says of conversations that it runs, by their ids."""
+
+        async def apply(connection: AsyncConnection) -> None:
+            for log, facts in live.items():
+                own = (leases.c.conversation_id == log) & (leases.c.owner == server_id)
+                await connection.execute(update(leases).where(own).values(live=dict(facts)))
+
+        await self._writer.change(apply)
+
+    async def all(self) -> list[Lease]:
+        """Those of servers that are there."""
+        rows = await self._engines.fetch(_HELD + self._now)
+        return [Lease(log, owner, url, _read(live)) for log, owner, url, live in rows]
+
+    async def get(self, conversation_id: str) -> Lease | None:
+        """The lease of this conversation; None: no server that is there has it."""
+        rows = await self._engines.fetch(f"{_HELD}{self._now} AND l.conversation_id = :log", log=conversation_id)
+        return Lease(conversation_id, rows[0][1], rows[0][2], _read(rows[0][3])) if rows else None
+
+    async def free(self, states: Collection[str], limit: int) -> list[str]:
+        """At most `limit` conversations in one of these states that no server runs: who waited first, then by age."""
+        names = {f"state_{number}": state for number, state in enumerate(sorted(states))}
+        wanted = ", ".join(f":{name}" for name in names)
+        rows = await self._engines.fetch(
+            f"SELECT id FROM conversations c WHERE agent_state IN ({wanted}) AND NOT EXISTS ("  # noqa: S608 - our own names
+            "   SELECT 1 FROM leases l JOIN servers s ON s.id = l.owner"
+            f"  WHERE l.conversation_id = c.id AND s.expires_at > {self._now}"
+            " ) ORDER BY coalesce(waiting_number, 0), created_at, id LIMIT :limit",
+            limit=limit,
+            **names,
+        )
+        return [row[0] for row in rows]
+
+    def _sql(self, statement: str) -> TextClause:
+        for word, meaning in self._words.items():
+            statement = statement.replace(word, meaning)
+        return text(statement)
+
+
+def _read(live: object) -> Mapping[str, Any] | None:
+    if isinstance(live, str):
+        live = json.loads(live)
+    return live if isinstance(live, Mapping) else None
