@@ -67,7 +67,8 @@ async def move_to_postgresql(data_dir: Path, source: DatabaseSettings, url: str,
         raise database_error("The database could not be moved, and nothing was", error) from error
     finally:
         await engines.dispose()
-    rows = {str(one.table): one.rows for one in tables} | {str(payloads): large}
+    rows = {str(one.table): one.rows for one in tables}
+    rows[str(payloads)] += large
     return Moved(rows, sum(one.replaced for one in tables), shown)
 
 
