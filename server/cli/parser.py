@@ -54,7 +54,7 @@ _CONVERSATIONS = """
 Look at the conversations of a running server, talk to them, take them out and in. Where an ID is asked for, its
 beginning will do, as long as no other conversation begins so.
 """
-_CONVERSATION_EXAMPLES = """
+CONVERSATION_EXAMPLES = """
 examples:
   drydock conversations list --state waiting        those that wait for somebody
   drydock conversations tail -f 3f2a                what the agent does, as it does it
@@ -99,6 +99,62 @@ exit status:
   4 the agent waits for an answer       130 Ctrl-C (the first stops the agent, the second leaves at once)
   5 it waits for confirmation           141 nobody reads standard output any more
 """
+EXAMPLES: Final = {
+    "": """
+examples:
+  drydock doctor                                      what works here, and what to do about the rest
+  drydock serve --port 8080                           the server; options alone mean it, too
+  drydock run --workspace . "Make the test pass."     a task, here or at a server
+  drydock conversations tail -f 3f2a                  what an agent does
+  drydock COMMAND --help                              options and examples of a command
+
+exit status: 0 done, 1 it went wrong, 2 not possible as it was asked for; others where a command's help names them
+""",
+    "run": RUN_EXAMPLES,
+    "conversations": CONVERSATION_EXAMPLES,
+    "serve": """
+examples:
+  drydock serve                                       at http://127.0.0.1:3000, with everything in ./data
+  drydock serve --data-dir /srv/drydock --config /etc/drydock.toml
+  drydock serve --sandbox docker --host 0.0.0.0       for others, too: set DRYDOCK_TOKEN, or token = "auto"
+""",
+    "doctor": """
+examples:
+  drydock doctor                                      as `drydock serve` would be started here
+  drydock doctor --config /etc/drydock.toml
+
+exit status: 0 everything that is needed is there, 1 something is to be mended
+""",
+    "backup": """
+examples:
+  drydock backup monday.drydock --data-dir /srv/drydock
+  drydock backup /backups --keep 7 --quiet            nightly: the newest seven stay
+""",
+    "restore": """
+examples:
+  drydock restore monday.drydock --data-dir /srv/drydock
+  drydock restore monday.drydock --data-dir /srv/drydock --take-over
+""",
+    "export": """
+examples:
+  drydock export 3f2a5d6e7c8b4a1f9e0d2c3b4a5f6e7d kept.tar
+  drydock export 3f2a5d6e7c8b4a1f9e0d2c3b4a5f6e7d -o log.json
+""",
+    "import": """
+examples:
+  drydock import kept.tar                             prints the id of the new conversation
+  drydock import log.json --replay
+""",
+    "plugins": """
+examples:
+  drydock plugins install https://github.com/ann/tools.git --ref v2
+  drydock plugins list
+  drydock plugins update tools
+""",
+    "completion": "",
+}
+"""What stands below the options of a command, and ("") of all."""
+
 _RESTORE = """
 Make a data folder of a backup, which is checked first. Without --take-over the restored server is one of its own,
 beside which the first one may go on.
@@ -119,7 +175,7 @@ running server (`drydock serve`). docs/doors.md says how to set it up.
 
 def _add_recordings(importing: argparse.ArgumentParser, exporting: argparse.ArgumentParser) -> None:
     _add_import(importing)
-    exporting.add_argument("conversation", help="id of the conversation")
+    exporting.add_argument("conversation", metavar="ID", help="id of the conversation")
     exporting.add_argument("file", nargs="?", type=Path, help="write all of it here, with its workspace; - for output")
     exporting.add_argument(
         "-o", "--output", type=Path, default=Path("-"), help="write a trajectory here (default: standard output)"
@@ -297,7 +353,7 @@ def _add_backup(making: argparse.ArgumentParser, restoring: argparse.ArgumentPar
 def parser() -> argparse.ArgumentParser:
     """The parser of ``drydock``."""
     parser = argparse.ArgumentParser(prog="drydock", description="A self-hosted agent server.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in (("serve", "run the server"), ("doctor", "say what works here, and what to do about the rest")):
         command = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
         _add_data(command)
@@ -341,8 +397,6 @@ def parser() -> argparse.ArgumentParser:
             "run",
             help="have an agent do one task, at a server or without one",
             description=_RUN,
-            epilog=RUN_EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
     _add_conversations(
@@ -350,8 +404,6 @@ def parser() -> argparse.ArgumentParser:
             "conversations",
             help="list, show, follow, talk to and delete conversations",
             description=_CONVERSATIONS,
-            epilog=_CONVERSATION_EXAMPLES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
     _add_plugins(commands.add_parser("plugins", help="install, list, update and remove plugins", description=_PLUGINS))
@@ -364,8 +416,10 @@ def parser() -> argparse.ArgumentParser:
         "completion",
         help="print what a shell needs to complete commands",
         description=_COMPLETION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     completing.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
     commands.add_parser("version", help="print the version")
+    for name, examples in EXAMPLES.items():
+        command = parser if not name else commands.choices[name]
+        command.epilog, command.formatter_class = examples, argparse.RawDescriptionHelpFormatter
     return parser

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from server.cli import main
 from server.cli.commands_reference import render
 from server.cli.completion import candidates
 from server.cli.doctor import doctor
-from server.cli.parser import RUN_EXAMPLES
+from server.cli.parser import EXAMPLES, RUN_EXAMPLES, parser
 from server.cli.run_outcome import ExitStatus
 from server.settings.settings import Settings
 
@@ -61,6 +62,15 @@ def test_the_page_has_all_commands_and_every_status_of_a_task() -> None:
     assert [status.name for status in ExitStatus if f"\n| {status.value} | " not in page] == []
     help_of_run = " ".join(RUN_EXAMPLES.split())
     assert [status.name for status in ExitStatus if f" {status.value} " not in help_of_run] == []
+
+
+def test_every_example_of_the_help_can_be_typed() -> None:
+    shown = [line.strip() for text in EXAMPLES.values() for line in text.splitlines() if line.startswith("  ")]
+    commands = [part for line in shown for part in re.split(r"\s{2,}", line)[0].split(" | ")]
+    found = [one.removeprefix("drydock ") for one in commands if one.startswith("drydock ") and "COMMAND" not in one]
+    assert len(found) > 20
+    for line in found:
+        assert parser().parse_args(shlex.split(line)).command
 
 
 @pytest.mark.parametrize(
