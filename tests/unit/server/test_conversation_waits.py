@@ -79,7 +79,7 @@ class MemoryClient:
         return EventPage.model_construct(events=events, has_more=len(part) > limit)
 
     @asynccontextmanager
-    async def follow(self, conversation_id: str, *, after: int = -1) -> AsyncIterator[AsyncIterator[Event]]:
+    async def follow(self, conversation_id: str, *, after: int, live: bool) -> AsyncIterator[AsyncIterator[Event]]:
         self.followed.append(after)
         while not self.live.empty():
             self.live.get_nowait()
