@@ -84,11 +84,11 @@ class MemoryClient:
         while not self.live.empty():
             self.live.get_nowait()
 
-        live = self.live
+        coming = self.live
 
         class Items:  # a wait that is cancelled loses nothing, as that of the real one
             async def __anext__(self) -> Event:
-                return await live.get()
+                return await coming.get()
 
         yield cast(AsyncIterator[Event], Items())
 
