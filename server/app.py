@@ -292,7 +292,8 @@ class Application:
         offer = provider_offer(requests, authenticator)
         door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
         destinations = Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
-        hooks = await stack.enter_async_context(Webhooks(database, Sender(destinations)))
+        shared = manager.url_of is not None
+        hooks = await stack.enter_async_context(Webhooks(database, Sender(destinations), are_shared=shared))
         services = Services(
             settings=settings,
             authenticator=authenticator,

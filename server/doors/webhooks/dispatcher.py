@@ -18,15 +18,22 @@ from server.doors.webhooks.sender import Sender
 
 MAX_KNOWN_USERS: Final = 4_096
 PAUSE_SECONDS: Final = 30.0
+RELOAD_SECONDS: Final = 5.0
 _NOTHING: Final = (None, None)
 
 logger = logging.getLogger(__name__)
 
 
 class Webhooks:
-    """Keeps and sends webhooks, an async context manager; what was not acknowledged is sent after a restart."""
+    """Keeps and sends webhooks, an async context manager; what was not acknowledged is sent after a restart.
 
-    def __init__(self, database: Database, sender: Sender, *, waits: tuple[float, ...] = WAITS) -> None:
+    Where servers share the database (`are_shared`), what others have made, changed or deleted of them is noticed within
+    `RELOAD_SECONDS`; each server tells of what it stores itself.
+    """
+
+    def __init__(
+        self, database: Database, sender: Sender, *, waits: tuple[float, ...] = WAITS, are_shared: bool = False
+    ) -> None:
         self._database = database
         self._sender = sender
         self._waits = waits
@@ -36,6 +43,8 @@ class Webhooks:
         self._wake = asyncio.Event()
         self._changing = asyncio.Lock()
         self._router: asyncio.Task[None] | None = None
+        self._are_shared = are_shared
+        self._reloading: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         for webhook in await self._database.webhooks.all():
@@ -43,13 +52,15 @@ class Webhooks:
         self._database.events.watch(self._note)
         self._database.conversations.watch_deletions(self._forget)
         self._router = asyncio.create_task(self._route(), name="webhook-router")
+        if self._are_shared:
+            self._reloading = asyncio.create_task(self._keep_reloading(), name="webhook-reload")
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self._database.events.watch(None)
         self._database.conversations.watch_deletions(None)
         tasks = [task for _, task in self._deliveries.values() if task is not None]
-        tasks += [self._router] if self._router is not None else []
+        tasks += [one for one in (self._router, self._reloading) if one is not None]
         self._deliveries = {}
         for task in tasks:
             task.cancel()
@@ -106,6 +117,29 @@ class Webhooks:
                     self._deliveries.pop(webhook_id, None)
                 else:
                     self._start(webhook)
+
+    async def _keep_reloading(self) -> None:
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            try:
+                await self.reload()
+            except EventStoreError as error:
+                logger.info("webhooks cannot be read for now: %s", error)
+
+    async def reload(self) -> None:
+        """Take up what other servers have made, changed or deleted; raises `EventStoreError`."""
+        async with self._changing:
+            stored = {webhook.id: webhook for webhook in await self._database.webhooks.all()}
+            for webhook_id, (delivery, task) in list(self._deliveries.items()):
+                if (now := stored.get(webhook_id)) is not None and _is_told_alike(now, delivery.webhook):
+                    del stored[webhook_id]
+                    continue
+                del self._deliveries[webhook_id]
+                if task is not None:
+                    task.cancel()
+                    await asyncio.wait([task])
+            for webhook in stored.values():
+                self._start(webhook)
 
     def _forget(self, conversation_id: str) -> None:
         """A webhook for this conversation alone has gone with it."""
@@ -172,3 +206,12 @@ class Webhooks:
         while len(self._users) > MAX_KNOWN_USERS:
             self._users.popitem(last=False)
         return self._users[conversation_id]
+
+
+def _is_told_alike(one: StoredWebhook, other: StoredWebhook) -> bool:
+    """Whether it is the same, but for what became of the attempts to send it something."""
+
+    def settings(webhook: StoredWebhook) -> tuple[object, ...]:
+        return (webhook.url, webhook.secret, webhook.events, webhook.conversation_id, webhook.active)
+
+    return settings(one) == settings(other)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -28,6 +29,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from server.db.database import Database, open_database
+from server.db.engine import DatabaseSettings
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.webhooks import StoredWebhook
 from server.doors.webhooks import delivery
@@ -426,3 +428,27 @@ async def test_secrets_are_encrypted_and_survive(tmp_path: Path) -> None:
         (stored,) = webhooks.of_user("")
         assert stored.secret == secret
         assert replace(stored, secret=SecretStr("")).created_at <= utc_now()
+
+
+@pytest.mark.postgresql
+async def test_of_servers_over_one_database_each_tells_of_what_it_stores(
+    tmp_path: Path, postgresql_url: str, receiver: Receiver
+) -> None:
+    settings, sender = DatabaseSettings(url=postgresql_url), Sender(Destinations(hosts=(), loopback=True))
+    async with open_database(tmp_path / "first", settings) as first, Webhooks(first, sender) as made_here:
+        (tmp_path / "second").mkdir(mode=0o700)
+        shutil.copy2(tmp_path / "first" / "secret.key", tmp_path / "second")
+        async with (
+            open_database(tmp_path / "second", settings) as second,
+            Webhooks(second, Sender(Destinations(hosts=(), loopback=True))) as others,
+        ):
+            await hook(made_here, receiver)
+            await others.reload()
+            log = await conversation(second, "one")
+            await log.add_event(says("hello"))
+            await receiver.until(lambda: receiver.events("one") == [0])
+            await made_here.delete("wh")
+            await others.reload()
+            assert others.of_user("") == []
+            await log.add_event(says("to nobody"))
+    assert receiver.events("one") == [0]
