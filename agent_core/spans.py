@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import perf_counter
@@ -19,8 +19,8 @@ class Span:
     `facts` say what is done, and may grow until its end; they are few, short, and never what people or models wrote.
     `parent` is the span in which it is entered, if none is given. At its end `seconds` says how long it took, `error`
     the kind of what it was left with, and `inside` how long the spans directly in it took, by their names.
-    `trace` is the name of its trace for people, where there is one, and `headers` are those with which another server
-    that is asked in it may join that.
+    `trace` is the name of its trace for people, where there is one. A watcher sets that, `handle`, and `tell`, which
+    `headers_for` asks.
     """
 
     __slots__ = (
@@ -29,11 +29,11 @@ class Span:
         "error",
         "facts",
         "handle",
-        "headers",
         "inside",
         "name",
         "parent",
         "seconds",
+        "tell",
         "trace",
     )
 
@@ -45,10 +45,14 @@ class Span:
         self.error = ""
         self.inside: dict[str, float] = {}
         self.trace = ""
-        self.headers: dict[str, str] = {}
+        self.tell: Callable[[str], dict[str, str]] | None = None
         self.handle: Any = None
         self._token: Any = None
         self._began = 0.0
+
+    def headers_for(self, host: str) -> dict[str, str]:
+        """With which a server at this host ("": a program) that is asked in it may join its trace; mostly none."""
+        return {} if self.tell is None else self.tell(host)
 
     def __enter__(self) -> Self:
         if _watchers:

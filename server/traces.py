@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -29,9 +30,9 @@ class Traces:
     """A `SpanWatcher` that makes spans of OpenTelemetry of ours; entered, it sends them, at the end within a limit.
 
     Never holds anything up: spans wait in a bounded queue for a thread, and those that find no place are lost, which is
-    counted as trouble. What people or models have written is never told. `told_hosts` are servers of models that hear
-    of the trace in a header. Its libraries are imported here alone, when it is entered; `ConfigurationError` where they
-    are missing.
+    counted as trouble. What people or models have written is never told. `told_hosts` are those of model and MCP
+    servers that hear of the trace; `*`: all. Its libraries are imported here alone, when it is entered;
+    `ConfigurationError` where they are missing.
     """
 
     def __init__(self, metrics: ServerMetrics, told_hosts: Collection[str] = ()) -> None:
@@ -81,13 +82,13 @@ class Traces:
         name, kind, attributes = _beginning(span)
         span.handle = made = self._tracer.start_span(name, context, self._api.SpanKind[kind], attributes)
         span.trace = self._api.format_trace_id(made.get_span_context().trace_id)
-        if span.facts.get("host") in self._told_hosts:
-            self._propagator.inject(span.headers, self._api.set_span_in_context(made))
+        span.tell = partial(self._headers, made)
 
     def ended(self, span: Span) -> None:
         if (made := span.handle) is None:
             return
         span.handle = self._api.NonRecordingSpan(made.get_span_context())  # others may come below it, for long
+        span.tell = None
         if not made.is_recording() or not self._takes_one_more():
             return
         made.set_attributes(_ending(span))
@@ -96,6 +97,12 @@ class Traces:
         if span.error and span.error != "CancelledError":
             made.set_status(self._api.StatusCode.ERROR)
         made.end()
+
+    def _headers(self, made: Any, host: str) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        if {"*", host.lower()} & self._told_hosts:
+            self._propagator.inject(headers, self._api.set_span_in_context(made))
+        return headers
 
     def _takes_one_more(self) -> bool:
         with self._lock:

@@ -85,9 +85,9 @@ class PreparedCall:
     async def _run(self, span: Span) -> LLMResponse:
         await self.transport.prepare(self.request.endpoint)
         request = self.request
-        if span.headers:
+        if told := span.headers_for(span.facts["host"]):
             endpoint = request.endpoint
-            request = replace(request, endpoint=replace(endpoint, headers=(*endpoint.headers, *span.headers.items())))
+            request = replace(request, endpoint=replace(endpoint, headers=(*endpoint.headers, *told.items())))
         marks_cache = self.marks_cache
         attempt = 0
         while True:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from agent_core.errors import DrydockError
 from agent_core.mcp.client import (
@@ -25,6 +26,7 @@ from agent_core.mcp.grants import Challenge, canonical
 from agent_core.mcp.program import McpServerError, ProgramPlace
 from agent_core.mcp.sign_in import SignIns
 from agent_core.mcp.tool import McpTool, MCPToolObservation, failed_observation, observation_of, tool_of
+from agent_core.spans import PRESENT
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -295,7 +297,10 @@ class McpConnection:
         self, client: Client, name: str, arguments: dict[str, Any], on_progress: Callable[[str], None]
     ) -> Any:
         """The server's answer; when cancelled it lets the server know, but does not wait for one that does not read."""
-        request = client.call_tool(name, arguments, progress_callback=_progress_to(on_progress))
+        present = PRESENT.get()
+        host = urlsplit(self.server.url or "").hostname or ""
+        told: Any = None if present is None else present.headers_for(host) or None
+        request = client.call_tool(name, arguments, progress_callback=_progress_to(on_progress), meta=told)
         calling = asyncio.create_task(request, name=f"mcp-call:{self.name}")
         self._calls.add(calling)
         calling.add_done_callback(self._calls.discard)

@@ -606,7 +606,8 @@ class Settings(BaseModel):
     )
     otel_told_hosts: Words = Field(
         (),
-        description="Hosts of model servers that are told in which trace they are asked (the header `traceparent`).",
+        description="Hosts of model servers (by the header `traceparent`) and MCP servers (by a call's `_meta`) that "
+        "are told in which trace they are asked; `*`: all, also programs.",
     )
 
     @field_validator(

@@ -26,6 +26,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "echo": {"inputSchema": TEXT, "description": "Says it again."},
     "count": {"inputSchema": NUMBER, "annotations": {"readOnlyHint": True}},
     "environment": {"inputSchema": NOTHING},
+    "told": {"inputSchema": NOTHING},
     "slow": {"inputSchema": NOTHING},
     "steps": {"inputSchema": NUMBER},
     "die": {"inputSchema": NOTHING},
@@ -116,6 +117,9 @@ def answer(message: dict[str, Any], names: list[str]) -> None:
         for step in range(params["arguments"]["n"] if params["name"] == "steps" else 0):
             report = {"progressToken": token, "progress": step + 1, "total": 3, "message": f"step\n{step + 1}"}
             send({"method": "notifications/progress", "params": report})
+        if params["name"] == "told":
+            send({"id": request, "result": {**text(json.dumps(params.get("_meta", {}))), **COMPLETE}})
+            return
         call(request, params["name"], params.get("arguments") or {}, names)
     else:
         send({"id": request, "error": {"code": -32601, "message": "unknown method"}})

@@ -16,6 +16,7 @@ from mcp.types import JSONRPCNotification
 from agent_core.mcp import program
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import PROGRAMS_REFUSED, McpServers
+from agent_core.spans import Span, watched_by
 from tests.answering_sandbox import AnsweringSandbox, FakeCall
 from tests.unit.mcp.conftest import call, fake, is_running, running, servers, tool
 from tests.waiting import ticks, until
@@ -94,6 +95,23 @@ async def test_a_server_that_knows_the_newest_protocol_only_is_spoken_to_in_that
     async with running(servers(new=fake("echo", modern=True))) as found:
         assert not found.problems()
         assert (await call(found, "echo", text="hello")).text.endswith("hello")
+
+
+class Telling:
+    """A watcher whose spans tell servers of themselves that are programs."""
+
+    def begun(self, span: Span) -> None:
+        span.tell = lambda host: {} if host else {"traceparent": f"of {span.name}"}
+
+    def ended(self, span: Span) -> None:
+        """Nothing is kept."""
+
+
+async def test_a_server_is_told_of_the_trace_where_that_is_wished() -> None:
+    async with running(servers(one=fake("told"))) as found:
+        assert "traceparent" not in (await call(found, "told")).text
+        with watched_by(Telling()), Span("tool_call"):
+            assert '"traceparent": "of tool_call"' in (await call(found, "told")).text
 
 
 @pytest.mark.usefixtures("impatient")
