@@ -293,16 +293,18 @@ def _add_conversations(command: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError("at least 1")
-    return value
+    if not text.isdecimal() or not text.isascii() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise ValueError("more than 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return value
 
 

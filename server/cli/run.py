@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from agent_core.errors import DrydockError
-from drydock_client import RESTING, AgentState, ClientError, DrydockClient, KeyRefusedError, State
+from drydock_client import RESTING, AgentState, ClientError, DrydockClient, KeyRefusedError, RefusedError, State
 from server.cli.printing import Printer, is_terminal, read_text
 from server.cli.run_outcome import ExitStatus, RunOutcome, outcome_of
 from server.cli.run_progress import RunProgress
@@ -25,6 +25,16 @@ STOP_SECONDS: Final = 20.0
 """How long an agent that is to stop may take until this process leaves it."""
 PROBE_SECONDS: Final = 2.0
 SIGNALS: Final = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+OPTIONS: Final = {
+    "initial_user_msg": "the task",
+    "repository": "--repo",
+    "selected_branch": "--branch",
+    "sandbox.image": "--image",
+    "llm_profile": "--model",
+    "max_budget_per_task": "--budget",
+    "max_iterations": "--max-steps",
+}
+"""The options behind fields that a server may refuse."""
 REFUSED: Final = "The user refuses this. Do it another way, or finish and say why it cannot be done."
 QUESTION: Final = "Allow? [y]es, [n]o, [a]lways, or what to do instead: "
 
@@ -64,7 +74,7 @@ async def _run(
             words = work.how_to_go_on(is_at_work=session.is_left, is_asking=is_asking)
             progress.end(outcome, work.conversation_id, words)
     except (ClientError, DrydockError) as error:
-        problem = error_of(error) if isinstance(error, ClientError) else error
+        problem = _problem(error) if isinstance(error, ClientError) else error
         if options["json"]:
             status = getattr(problem, "exit_status", ExitStatus.USAGE)
             progress.end(
@@ -76,6 +86,14 @@ async def _run(
         if work is not None:
             await work.close()
     return int(outcome.status)
+
+
+def _problem(error: ClientError) -> DrydockError:
+    """What is wrong, by the name of the option that it is about."""
+    option = OPTIONS.get(error.field) if isinstance(error, RefusedError) else None
+    if option is None or not isinstance(error, RefusedError):
+        return error_of(error)
+    return DrydockError(f"{option}: {error.message.removeprefix(f'{error.field}: ').removeprefix('Value error, ')}")
 
 
 async def _saved(work: Work, output: Path, outcome: RunOutcome, progress: RunProgress) -> RunOutcome:
@@ -137,13 +155,16 @@ def _task(options: Mapping[str, Any]) -> Task:
         try:
             text = read_text("-") if str(file) == "-" else file.read_text("utf-8")
         except (OSError, ValueError) as error:
-            raise DrydockError(f"--file: {file} cannot be read: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise DrydockError(f"--file: {file} cannot be read: {reason}") from error
     if text is None and continued is None:
         raise DrydockError('say what is to be done: drydock run "task"; - reads it from standard input')
     if continued is not None:
         names = {"repo": "--repo", "branch": "--branch", "image": "--image", "workspace": "--workspace"}
         if chosen := [flag for name, flag in names.items() if options[name] is not None]:
             raise DrydockError(f"{chosen[0]} is chosen when a conversation begins; leave it out with --continue")
+    if options["workspace"] is not None and not options["workspace"].expanduser().is_dir():
+        raise DrydockError(f"--workspace: {options['workspace']} is no folder; make it first, if it is meant")
     if options["branch"] is not None and options["repo"] is None:
         raise DrydockError("--branch: say of which repository, with --repo")
     return Task(

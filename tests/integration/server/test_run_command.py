@@ -162,10 +162,12 @@ async def test_each_end_has_its_status(places: Places) -> None:
         (["--url", "http://127.0.0.1:9", "x"], 3, "No answer from http://127.0.0.1:9"),
         ([], 2, "say what is to be done"),
         (["--branch", "x", "y"], 2, "say of which repository"),
+        (["--model", "none", "x"], 2, "--model: The model profile 'none' cannot be used"),
+        (["--workspace", "/none", "x"], 2, "make it first"),
         (["--url", "http://127.0.0.1:9", "--workspace", ".", "x"], 2, "leave it or --url out"),
         (["--continue", "none", "x"], 2, "no conversation's id begins with 'none'"),
     ):
-        end = await places.start(f"wrong {problem[:4]}", *arguments).ended()
+        end = await places.start(f"wrong {arguments}".replace("/", ""), *arguments).ended()
         assert end[0] == status
         assert problem in end[2]
 
@@ -290,6 +292,7 @@ async def test_without_a_server_a_repository_is_cloned_and_money_is_counted(plac
 
 async def test_without_a_server_a_task_is_done_in_a_folder_and_goes_on(places: Places) -> None:
     project = places.folder / "project"
+    project.mkdir()
     here = ["--local", "--workspace", str(project)]
     status, out, errors = await places.start("here", *here, "Note it.", at_server=False).ended()
     assert (status, out) == (0, "Noted.\n")
