@@ -94,9 +94,10 @@ class BackupSource(NamedTuple):
             return cls(data_dir, data_dir / DATABASE_FILE, has_payloads)
         parsed = make_url(url)
         if parsed.get_backend_name() != "sqlite":
+            shown = parsed.set(query={}).render_as_string()
             raise BackupError(
-                f"the database is at {parsed.render_as_string()}: back it up with its own means (PostgreSQL: pg_dump, "
-                "which takes it as it is at one moment, large payloads too), and then the folder forks and the files "
+                f"the database is at {shown}: back it up with its own means (PostgreSQL: pg_dump, which takes it as it is"
+                " at one moment, large payloads too), and then the folder forks and the files "
                 f"secret.key, instance-id and token of {data_dir}"
             )
         return cls(data_dir, Path(str(parsed.database)).absolute(), has_payloads)

@@ -70,6 +70,7 @@ _REASONS = {
 }
 
 _LOST: Final = "the connection to the database server was lost, or cannot be made; see that it runs"
+_NO_HOST: Final = "none of the database servers that database_url names is what its target_session_attrs asks for"
 _OF_LOSS: Final = ("08", "25P03", "57P01", "57P02", "57P03", "57P05")
 """Beginnings of PostgreSQL's codes of a connection that is gone: ended, or never there while the server starts."""
 
@@ -109,7 +110,7 @@ def explain(error: BaseException) -> str:
     """What a database error means, in words for the user; never the statement or its values."""
     cause = _cause(error)
     if is_lost(error) and not isinstance(cause, OSError):
-        return _LOST
+        return _NO_HOST if "target attribute" in str(cause) else _LOST
     if (state := _sqlstate(cause)) is not None:
         return _SQLSTATES.get(state) or _SQLSTATES.get(state[:2]) or f"{type(cause).__name__} ({state})"
     return _sqlite_reason(cause) or _network_reason(cause) or f"{type(cause).__name__}: {cause}"

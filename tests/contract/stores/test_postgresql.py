@@ -360,6 +360,7 @@ async def test_claims_of_many_at_once_are_all_different(tmp_path: Path, postgres
         (lambda url: "postgresql://ann:hunter2@nowhere.invalid/x", "has no address"),
         (lambda url: "postgresql://ann:hunter2@/x?host=/nowhere", "there is no socket of the database server"),
         (lambda url: f"{url}?sslmode=require&password=hunter2", "SSL"),
+        (lambda url: f"{url}?target_session_attrs=standby", "what its target_session_attrs asks for"),
         (lambda url: f"{url}?no_such_option=hunter2", "does not know an option that database_url has"),
     ],
 )

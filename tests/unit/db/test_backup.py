@@ -519,3 +519,16 @@ def test_a_backup_goes_from_one_program_to_another(whole: Path, tmp_path: Path) 
     assert (making.wait(10), taking.returncode) == (0, 0), taking.stderr
     assert "1 conversations, 2 events, 2 large payloads" in taking.stdout
     assert rows_of(tmp_path / "new") == rows_of(tmp_path / "data")
+
+
+def test_a_database_that_is_no_file_is_left_to_its_own_means_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRYDOCK_DATABASE_URL", "postgres://ann:hunter2@host/name?password=hunter2")
+    file = tmp_path / "backup"
+    for command in ("backup", "restore"):
+        assert main([command, str(file), "--data-dir", str(tmp_path / "data")]) == 2
+        told = capsys.readouterr().err
+        assert "with its own means" in told
+        assert "hunter2" not in told
+    assert list(tmp_path.iterdir()) == []
