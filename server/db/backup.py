@@ -96,8 +96,8 @@ class BackupSource(NamedTuple):
         if parsed.get_backend_name() != "sqlite":
             shown = parsed.set(query={}).render_as_string()
             raise BackupError(
-                f"the database is at {shown}: back it up with its own means (PostgreSQL: pg_dump, which takes it as it is"
-                " at one moment, large payloads too), and then the folder forks and the files "
+                f"the database is at {shown}: back it up with its own means (PostgreSQL: pg_dump, which takes it as it"
+                " is at one moment, large payloads too), and then the folder forks and the files "
                 f"secret.key, instance-id and token of {data_dir}"
             )
         return cls(data_dir, Path(str(parsed.database)).absolute(), has_payloads)
