@@ -218,6 +218,7 @@ def _run(arguments: list[str]) -> NoReturn:
 def _import_all() -> None:
     quick = import_module("server.cli").quick_imports
     with quick():
+        import_module("server.db.without_orm").load_without_orm()
         for name in _IMPORTED:
             import_module(name)
     import_module("agent_core.llm.transport.client")._Library()
