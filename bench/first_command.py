@@ -17,9 +17,9 @@ WAIT_SECONDS = 60.0
 
 async def measure(stage: Stage) -> list[Figure]:
     """The agent's first command, in a sandbox that has to be made, and in turns in one that is ready."""
-    async with stage.playing(1, warm_sandboxes="0") as server:
+    async with stage.model("steps:1") as model, stage.server(model=model) as server:
         first = await _first_command(server)
-        async with stage.model("steps:1") as model, stage.server(model=model, warm_sandboxes="1") as ready:
+        async with stage.server(model=model, warm_sandboxes="1") as ready:
             await _first_command(ready)
             cold, warm = [], []
             for number in range(rounds := stage.few(11, 1)):
@@ -37,7 +37,7 @@ async def measure(stage: Stage) -> list[Figure]:
 
 async def _until_ready(server: Server) -> None:
     async with asyncio.timeout(WAIT_SECONDS), server.client() as client:
-        while float(READY.findall((await client.get("/metrics")).text)[0]) < 1:
+        while float(READY.findall((await client.get("/metrics")).text)[0]) < 1:  # noqa: ASYNC110 - only seen by asking
             await asyncio.sleep(0.05)
     await asyncio.sleep(0.2)  # the engine has done with it
 

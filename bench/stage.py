@@ -109,6 +109,7 @@ class Stage:
             "DRYDOCK_REQUESTS_PER_SECOND": "0",
             "DRYDOCK_MAX_CONCURRENT_CONVERSATIONS": "1000",
             "DRYDOCK_GENERATE_TITLES": "false",
+            "DRYDOCK_WARM_SANDBOXES": "0",  # whose making would be measured with everything else
             **{f"DRYDOCK_{name.upper()}": value for name, value in settings.items()},
         }
         if model is not None:
