@@ -55,7 +55,7 @@ async def measure(stage: Stage) -> list[Figure]:
         Figure("loaded idle conversation", max(0, with_all - half) / crowd, "KiB", 200),
         *await _equipped(stage),
         Figure("unloaded: what each one more leaves", max(0, left) / crowd, "KiB", 20),
-        Figure("RSS after the first LLM call", first / 1024, "MB"),
+        Figure("RSS after the first LLM call", first / 1024, "MB", 190),
     ]
 
 

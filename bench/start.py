@@ -24,7 +24,7 @@ async def measure(stage: Stage) -> list[Figure]:
             resident.append(resident_kb(server.pid) / 1024)
         stage.say(f"start {number + 1} of {rounds}: {seconds[-1]:.2f} s")
     return [
-        Figure("process start → /health answers", p50(seconds), "s", 1.3),
+        Figure("process start → /health answers", p50(seconds), "s", 1.2),
         Figure("the same, first start ever (makes the database)", first, "s"),
         Figure("idle RSS before the first LLM call", p50(resident), "MB", 130),
     ]
