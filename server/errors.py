@@ -15,7 +15,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from agent_core.errors import ClientToolError, DrydockError, EventStoreError, SandboxError, UnreadableError
+from agent_core.errors import (
+    ClientToolError,
+    DrydockError,
+    EventStoreError,
+    SandboxError,
+    StaleOwnerError,
+    UnreadableError,
+)
 from agent_core.events.masking import SecretMasker
 from agent_core.spelling import UNKNOWN_OPTION, meant_at
 from agent_core.troubles import Trouble, coded, trouble_of
@@ -259,7 +266,7 @@ def problem_text(error: Mapping[str, Any], form: Any = None) -> str:
 
 def status_of(error: Exception, otherwise: int = 500) -> int:
     """The status of the reply to an error that no route has an own one for."""
-    if isinstance(error, UnreadableError):
+    if isinstance(error, UnreadableError | StaleOwnerError):  # another server goes on with it
         return 503
     code = error.code if isinstance(error, SandboxError | EventStoreError) else ""
     return _STATUSES.get(code, otherwise)
