@@ -19,6 +19,9 @@ browser-image: ## Build the sandbox image with a browser, drydock/sandbox:browse
 wheel: ## Build the wheel, which `pip install` or `uvx` turns into a working `drydock serve` (OUT=dist)
 	@scripts/wheel $(OUT)
 
+bundle: ## Make one file with all of it for machines without a network (FILE=drydock.pyz)
+	@scripts/bundle $(or $(FILE),drydock.pyz)
+
 check: ## Check style and types and run the unit tests, without Docker and browser
 	@scripts/check
 
@@ -66,4 +69,4 @@ clean: ## Remove everything that was made here, except data
 	rm -rf frontend_stub/node_modules frontend_stub/dist tests/mcp_servers/node_modules
 	find agent_core server runtime_images migrations tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help run setup sandbox-image browser-image wheel check test lint types format page-types chaos storage bench soak lock clean
+.PHONY: help run setup sandbox-image browser-image wheel bundle check test lint types format page-types chaos storage bench soak lock clean

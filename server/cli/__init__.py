@@ -143,6 +143,11 @@ def _run(options: argparse.Namespace) -> int:
     if options.command == "image":
         built: int = import_module("server.cli.image").image(sys.stdout, kind=options.kind, force=options.force)
         return built
+    if options.command == "bundle":
+        bundled: int = import_module("server.cli.bundle").bundle(
+            sys.stdout, file=options.file, images=options.images or options.usual, replace=options.replace
+        )
+        return bundled
     if options.command in _DOORS:
         with quick_imports():
             door: Callable[..., int] = getattr(import_module(_DOORS[options.command]), options.command)

@@ -163,6 +163,10 @@ _IMAGE = """
 Build a sandbox image in the Docker engine, unless it is there and up to date: `base` is the default one, `browser` the
 same with a browser. Sandboxes made from now on are made from it.
 """
+_BUNDLE = """
+Write one file with this installation of Drydock, its libraries and page, and sandbox images of the Docker engine: for a
+machine without a network, where `python3 FILE FOLDER` installs it. That has to have the same Python and processor.
+"""
 _DOCS = """
 Print a page of the documentation, or the list of them: the pages that messages and help point to, such as
 docs/configuration.md.
@@ -412,6 +416,13 @@ def parser() -> argparse.ArgumentParser:
     image = commands.add_parser("image", help="build the image that sandboxes are made from", description=_IMAGE)
     image.add_argument("kind", nargs="?", choices=["base", "browser"], default="base", help="(default: base)")
     image.add_argument("--force", action="store_true", help="build it anew also where it is up to date")
+    bundle = commands.add_parser("bundle", help="write one file for machines without a network", description=_BUNDLE)
+    bundle.add_argument("file", type=Path, help="the file to be made, such as drydock.pyz")
+    image_help = "an image to put in (default: drydock/sandbox:base); may be repeated"
+    bundle.add_argument("--image", action="append", dest="images", metavar="IMAGE", help=image_help)
+    usual = ("drydock/sandbox:base",)
+    bundle.add_argument("--no-images", action="store_const", const=(), default=usual, dest="usual", help="put none in")
+    bundle.add_argument("--force", action="store_true", dest="replace", help="replace the file if it exists")
     docs = commands.add_parser("docs", help="print a page of the documentation", description=_DOCS)
     docs.add_argument("page", nargs="?", help="such as configuration, or docs/configuration.md")
     completing = commands.add_parser(

@@ -6,6 +6,7 @@ That is a read-only view of the host by bubblewrap, folders of its own, and libr
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import re
 import shutil
@@ -28,6 +29,8 @@ from agent_core.runtime.local.folder import HOME, INNER_UID, OWN_FILES, RESOLVER
 from agent_core.runtime.processes import identify
 from agent_core.runtime.sandbox import RUNNER_ROOT, STATE_DIR, WITH_A_WAY_OUT, WORKSPACE, SandboxLimits, SandboxSpec
 from agent_core.runtime.seccomp import filter_program
+
+_log = logging.getLogger(__name__)
 
 BROWSER_PACKAGES = ("playwright", "greenlet")
 CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -56,6 +59,28 @@ def shown_libraries() -> tuple[Shown, ...]:
     if folder and (names := tuple(sorted(_names_of(folder, set(_KERNEL_PROJECTS))))):
         found.append(Shown("DRYDOCK_KERNEL_LIBRARY", f"{RUNNER_ROOT}/kernel-library", folder, names))
     return tuple(found)
+
+
+@cache
+def _open_libraries() -> tuple[Shown, ...]:
+    """Those that a sandbox can be shown; others would keep every sandbox from starting."""
+    return tuple(shown for shown in shown_libraries() if _is_open(shown))
+
+
+def _is_open(shown: Shown) -> bool:
+    """Whether the user of a sandbox, who is another one where this is root, can read them."""
+    if os.geteuid() != 0:
+        return True
+    for path in (Path(shown.folder), *(Path(shown.folder, name) for name in shown.names)):
+        needed = 0o005 if path.is_dir() else 0o004
+        if path.stat().st_mode & needed != needed:
+            _log.warning(
+                "%s can be read by root alone (the umask of its installation?): local sandboxes go without what is in"
+                " %s for them; to mend it: chmod -R a+rX %s",
+                *(path, shown.folder, shown.folder),
+            )
+            return False
+    return True
 
 
 def host_has_browser() -> bool:
@@ -308,12 +333,12 @@ def launch_order(
 
 def _confined(spec: SandboxSpec, folder: SandboxFolder, uid: int | None, bwrap: str, counted: bool) -> dict[str, Any]:
     points = [path for path in _MOUNT_POINTS if os.path.isdir(path)] if uid is not None else []
-    folders = dict.fromkeys(library.folder for library in shown_libraries())
+    folders = dict.fromkeys(library.folder for library in _open_libraries())
     paths = [path for path in (str(folder.path), spec.workspace, *folders) if path]
     mounts = dict(zip(paths, points, strict=False))
     # A user of the sandbox's own may not walk the way to the server's files.
     seen_at = {path: path if uid is None else mounts.get(path, "") for path in folders}
-    libraries = [(seen_at[library.folder], library) for library in shown_libraries() if seen_at[library.folder]]
+    libraries = [(seen_at[library.folder], library) for library in _open_libraries() if seen_at[library.folder]]
     seen = mounts.get(str(folder.path), str(folder.path))
     workspace = mounts.get(spec.workspace, spec.workspace) or f"{seen}/workspace"
     program = filter_program(os.uname().machine)

@@ -126,7 +126,7 @@ class ComposeProject:
             headers=headers,
             data=None if body is None else json.dumps(body).encode(),
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30) as answer:
             content = answer.read()
         try:
             return json.loads(content)

@@ -28,8 +28,9 @@ PROGRAMS = ("bash", "bwrap", "git", "rg", "sh", "slirp4netns")
 HURRIED = {
     "DRYDOCK_LLM_PROFILES": '{"demo": {"model": "demo/tour", "litellm_extra_body": {"pace": 0}}}',
     "DRYDOCK_LLM_PROFILE": "demo",
+    "DRYDOCK_WARM_SANDBOXES": "0",
 }
-"""The built-in demo, without its pauses."""
+"""The built-in demo, without its pauses, and nothing that waits for the next conversation."""
 ASSET = re.compile(r'(?:src|href)="(/assets/[^"]+)"')
 
 
@@ -45,20 +46,28 @@ class Installed(NamedTuple):
     def environment(self, home: Path) -> dict[str, str]:
         return {"PATH": str(self.programs), "HOME": str(home)}
 
-    def run(self, *words: str, home: Path, user: int | None = None) -> str:
+    def run(self, *words: str, home: Path) -> str:
         """What one of its commands prints, run in its home with a strict umask."""
-        done = subprocess.run(
+        done = self._done(*words, home=home)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def refused(self, *words: str, home: Path) -> str:
+        """Why it does not."""
+        done = self._done(*words, home=home)
+        assert done.returncode == 2, done.stdout + done.stderr
+        return done.stderr
+
+    def _done(self, *words: str, home: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             [self.venv / "bin" / words[0], *words[1:]],
             cwd=home,
             env=self.environment(home),
-            user=user,
             umask=0o077,
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
 
 
 def script(name: str, *words: str | Path, umask: int = 0o022, **environment: str) -> str:
@@ -244,6 +253,49 @@ def test_a_program_has_the_library_of_it(installed: Installed, home: Path) -> No
     assert "finished" in said.lower()
     assert str(installed.venv) in said
     assert said.endswith("[]\n")
+
+
+NOT_FOR_THE_DEMO = ("boto3", "botocore", "debugpy", "hf_xet", "jedi", "litellm", "openai", "tokenizers")
+
+
+@pytest.fixture
+def small_image(tmp_path: Path) -> Iterator[str]:
+    """An image with next to nothing in it."""
+    name = f"drydock/test-{os.getpid()}-bundle"
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nLABEL dev.drydock.other=bundle\nCOPY Dockerfile /\n")
+    subprocess.run(["docker", "build", "-q", "-t", name, tmp_path], check=True, capture_output=True)
+    yield name
+    subprocess.run(["docker", "rmi", "-f", name], check=False, capture_output=True)
+
+
+@pytest.mark.docker
+@pytest.mark.bubblewrap
+def test_a_bundle_of_it_is_installed_and_serves_without_any_network(
+    installed: Installed, home: Path, small_image: str
+) -> None:
+    (site,) = installed.venv.glob("lib/python*/site-packages")
+    for name in NOT_FOR_THE_DEMO:  # half of it all, which only takes time here
+        shutil.rmtree(site / name, ignore_errors=True)
+    bundle, folder, empty = home / "drydock.pyz", home / "it is here", home / "empty"
+    empty.mkdir()
+    said = installed.run("drydock", "bundle", str(bundle), "--image", small_image, home=home)
+    assert f"with {small_image}" in said
+    refused = installed.refused("drydock", "bundle", str(bundle), home=home)
+    assert "is there already; name another file, or give --force" in refused
+    subprocess.run(["docker", "rmi", "-f", small_image], check=True, capture_output=True)
+    alone = [str(shutil.which("unshare")), "--net", *(() if os.geteuid() == 0 else ("--user", "--map-root-user"))]
+    program = ROOT / "tests" / "integration" / "server" / "without_network.py"
+    done = subprocess.run(
+        [*alone, os.path.realpath(installed.venv / "bin" / "python"), program, bundle, folder, empty],
+        env=installed.environment(empty) | HURRIED,
+        umask=0o077,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("all of it without a network\n"), done.stdout + done.stderr
+    assert f"loaded the image {small_image}" in done.stdout
+    subprocess.run(["docker", "inspect", small_image], check=True, capture_output=True)
 
 
 def test_taken_away_it_leaves_nothing(installed: Installed) -> None:

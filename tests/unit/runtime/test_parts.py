@@ -256,3 +256,27 @@ def test_the_environment_of_a_sandbox_has_nothing_of_ours(monkeypatch: pytest.Mo
         "LANG",
         "MINE",
     }
+
+
+def test_libraries_that_others_cannot_read_are_left_out_of_roots_sandboxes_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As an installation with a strict umask leaves them: no sandbox could start with them."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "module.py").touch()
+    shown = local_view.Shown("VARIABLE", "/place", str(tmp_path), ("package", "module.py"))
+    monkeypatch.setattr(local_view, "shown_libraries", lambda: (shown,))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for path, mode in ((tmp_path, 0o700), (tmp_path / "package", 0o700), (tmp_path / "module.py", 0o600)):
+        for each, usual in ((tmp_path, 0o755), (tmp_path / "package", 0o755), (tmp_path / "module.py", 0o644)):
+            each.chmod(usual)
+        local_view._open_libraries.cache_clear()
+        assert local_view._open_libraries() == (shown,)
+        path.chmod(mode)
+        local_view._open_libraries.cache_clear()
+        assert local_view._open_libraries() == ()
+        assert caplog.messages[-1].startswith(f"{path} can be read by root alone")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    local_view._open_libraries.cache_clear()
+    assert local_view._open_libraries() == (shown,)
+    local_view._open_libraries.cache_clear()
