@@ -36,6 +36,7 @@ _SETTINGS: Final = {
     "fsync": "off",
     "full_page_writes": "off",
     "shared_buffers": "16MB",
+    "max_wal_size": "96MB",
     "max_connections": "60",
     "log_min_messages": "fatal",
 }
@@ -125,6 +126,15 @@ class Cluster:
 
     def restart(self, how: Shutdown = "fast") -> None:
         self.stop(how)
+        self.start()
+
+    def restart_as_standby(self) -> None:
+        """As the one that another has gone ahead of, until `pg_promote()`."""
+        self.stop()
+        mark = self.data / "standby.signal"
+        mark.touch()
+        owner = self.data.stat()
+        os.chown(mark, owner.st_uid, owner.st_gid)
         self.start()
 
     def close(self) -> None:

@@ -298,6 +298,21 @@ async def test_a_database_that_is_read_only_can_be_read_and_says_why_nothing_is_
     assert await database.events.append("log", new_events("b")) == 1
 
 
+async def test_a_standby_can_be_read_and_is_written_to_as_soon_as_it_is_the_primary(
+    database: Database, postgresql: Cluster
+) -> None:
+    await database.events.append("log", new_events("a"))
+    await asyncio.to_thread(postgresql.restart_as_standby)
+    try:
+        with pytest.raises(EventStoreError, match=r"the database is read-only \(a standby, or"):
+            await database.events.append("log", new_events("b"))
+        assert await payloads(database.events, "log") == [b"a"]
+    finally:
+        await postgresql.run("SELECT pg_promote()")
+    await working_again(database)
+    assert await database.events.append("log", new_events("c")) == 1
+
+
 async def test_a_server_that_has_no_connection_left_is_named_and_what_is_connected_goes_on(
     database: Database, postgresql: Cluster, postgresql_url: str
 ) -> None:
