@@ -183,20 +183,19 @@ async def test_a_signal_stops_the_agent_and_a_reader_that_goes_too(places: Place
         stderr=asyncio.subprocess.PIPE,
     )
     os.close(reader)
+    line = await asyncio.to_thread(os.read, unread, 100_000)
+    os.close(unread)
     await interrupted.until("echo began")
     interrupted.process.send_signal(signal.SIGINT)
     status, _, errors = await interrupted.ended()
     assert status == 130
     assert "Ctrl-C: stopping the agent; once more leaves at once." in errors
     assert "the agent is paused" in errors
-    line = await asyncio.to_thread(os.read, unread, 100_000)
-    os.close(unread)
-    conversation = json.loads(line.splitlines()[0])["conversation_id"]
     async with asyncio.timeout(WAIT_SECONDS):
         _, errors_of_piped = await piped.communicate()
     assert (piped.returncode, errors_of_piped) == (141, b"")
     async with DrydockClient(places.server.url) as client:
-        state = await client.wait(conversation, limit_seconds=WAIT_SECONDS)
+        state = await client.wait(json.loads(line.splitlines()[0])["conversation_id"], limit_seconds=WAIT_SECONDS)
         assert state.state == "paused", "nobody sees it, so nobody pays for it"
 
 
