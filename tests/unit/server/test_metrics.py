@@ -103,7 +103,7 @@ def test_spans_become_histograms_and_what_a_step_costs_leaves_out_the_model() ->
     whole, own = found["drydock_step_duration_seconds_sum", "ok"], found["drydock_step_overhead_seconds_sum",]
     assert whole == step.seconds
     assert own == pytest.approx(step.seconds - call.seconds)
-    assert own < 0.01 < whole
+    assert whole - own > 0.015
     assert found["drydock_model_call_duration_seconds_bucket", "m", "ok", "1.0"] == 1
     assert found["drydock_model_call_duration_seconds_bucket", "m", "ok", "0.01"] == 0
     assert found["drydock_model_first_token_seconds_sum", "m"] == 0.3
