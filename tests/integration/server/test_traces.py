@@ -150,7 +150,7 @@ async def test_a_collector_that_hangs_holds_nothing_up_and_is_told_of(make_proce
         assert next(one.value for one in troubles if one.labels["code"] == Trouble.TRACES_LOST) >= 1
         began = time.monotonic()
         assert await server.stop() == 0
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 25  # left to itself the library waits for half a minute
 
 
 @pytest.mark.parametrize("module", ["server.app", "server.cli.serve"])

@@ -43,7 +43,7 @@ async def test_what_waits_for_a_collector_is_bounded_and_so_is_the_end(monkeypat
                     pass
         assert metrics.troubles(Trouble.TRACES_LOST) == 60
         began = time.monotonic()
-    assert CLOSE_SECONDS <= time.monotonic() - began < CLOSE_SECONDS + 2
+    assert CLOSE_SECONDS <= time.monotonic() - began < 7.5  # the collector would be given up after 8
     assert metrics.troubles(Trouble.TRACES_LOST) == 61
 
 
