@@ -254,6 +254,25 @@ async def test_a_server_that_stands_still_is_given_up_and_the_append_is_stored_o
         assert await payloads(database.events, "log") == [b"a", b"b", b"c"]
 
 
+async def test_a_transaction_that_the_server_ends_for_standing_still_is_done_anew(
+    tmp_path: Path, postgresql_url: str
+) -> None:
+    url = f"{postgresql_url}?idle_in_transaction_session_timeout=100"
+    async with open_database(tmp_path, DatabaseSettings(url=url)) as database:
+        calls = 0
+
+        async def apply(connection: AsyncConnection) -> int:
+            nonlocal calls
+            calls += 1
+            epoch = await event_rows.raise_epoch(connection, "log")
+            await asyncio.sleep(0.4 if calls == 1 else 0)
+            return epoch + await event_rows.raise_epoch(connection, "log")
+
+        assert await database.writer.change(apply) == 1 + 2
+        assert calls == 2
+        assert await database.events.append("log", new_events("a"), epoch=2) == 0
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_a_table_that_somebody_holds_locked_is_named_and_ends_no_wait_of_others(
     tmp_path: Path, postgresql_url: str, postgresql: Cluster
