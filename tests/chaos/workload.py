@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import signal
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -41,6 +42,8 @@ DYING_SECONDS = 3.0
 ENDING_SECONDS = 60.0
 _BIG = "a long message " * 80_000  # over a megabyte: kept as a blob
 _SKILL = "---\ntriggers: [boat]\n---\nBoats float."
+_SANDBOX_LINE = re.compile(r"^  sandbox   (?!still)", re.MULTILINE)
+"""What a server says once it knows how sandboxes are made, and those of no conversation are gone."""
 _SIGNALS = {"KILL": signal.SIGKILL, "TERM": signal.SIGTERM}
 
 
@@ -584,13 +587,21 @@ class Workload:
         self.spare()
         try:
             while (status := await self.server.stop()) == -signal.SIGKILL:
+                offset = len(self.server.log.read_bytes())
                 await self.revive()
+                await self._swept(offset)
         except TimeoutError:
             os.kill(self.server.pid, signal.SIGUSR2)  # it says in its log what it is about
             await asyncio.sleep(1)
             raise
         if status != 0:
             raise WorkloadError(f"the server ended with status {status}: {self.server.printed()[-1500:]}")
+
+    async def _swept(self, offset: int) -> None:
+        """Wait until this life of the server has removed what the last one has left, or is over, too."""
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while not (self.is_dead or _SANDBOX_LINE.search(self.server.printed(offset))):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.05)
 
 
 async def stored_events_of(workload: Workload, conversation_id: str = "") -> list[dict[str, Any]]:
