@@ -114,7 +114,7 @@ class StandaloneConversationManager(ConversationManager):
             on_turn=self._on_turn,
             metrics=parts.metrics,
         )
-        if parts.warm is not None:
+        if parts.warm is not None and is_alone:  # the start of another would sweep them away, as they are nobody's yet
             parts.warm.serve(self.queue.room, self.unattended)
         self._recovery = Recovery(self._take_up, self.queue, self.guard, concurrency=settings.resume_concurrency)
 

@@ -94,7 +94,7 @@ class WarmSandboxes:
         self._news = asyncio.Event()
         self._not_before = 0.0
         """When the next one may be made."""
-        self._room: Callable[[], int] = lambda: most
+        self._room: Callable[[], int] = lambda: 0
         self._on_taken: Callable[[str], None] = lambda conversation_id: None
         self._task: asyncio.Task[None] | None = None
         metrics.gauge("drydock_warm_sandboxes", lambda: self.count)
@@ -124,7 +124,10 @@ class WarmSandboxes:
             self._metrics.trouble(Trouble.SANDBOX_NOT_REMOVED, text)
 
     def serve(self, room: Callable[[], int], on_taken: Callable[[str], None]) -> None:
-        """Be told by whoever runs the conversations how many more sandboxes may be up, and tell it who has one."""
+        """Be told by whoever runs the conversations how many more sandboxes may be up, and tell it who has one.
+
+        Nothing is kept ready before.
+        """
         self._room, self._on_taken = room, on_taken
 
     @property
