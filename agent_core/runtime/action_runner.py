@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
@@ -337,65 +337,67 @@ class ActionRunner:
     async def execute(self, action: ActionEvent) -> AnyEvent:
         asked_in = self._stream.step if action.source == "agent" else self._stream.asked_in
         with Span("tool_call", asked_in, tool=action.tool_name, conversation=self._stream.conversation_id) as span:
-            answer = await self._execute(action)
-            if isinstance(answer, AgentErrorEvent):
-                span.error = str(answer.classification)
-            elif isinstance(answer, ObservationEvent) and answer.observation.is_error:
-                span.error = "is_error"
-        return answer
 
-    async def _execute(self, action: ActionEvent) -> AnyEvent:
-        definition = self._callable.of(action) or await tool_called(action.tool_name, self._tools)
-        if definition is None or action.action is None or isinstance(action.action, UnknownAction):
-            return failure(action, f"Tool {action.tool_name!r} is not available in this conversation any more.")
-        hooks = self._hooks if action.source == "agent" else None
-        turn: ResourceTurn | None = None
-        try:
-            waits_itself = definition.tells_when_busy and action.source == "user"
-            touched = DeclaredResources(declared=True) if waits_itself else definition.declared_resources(action.action)
-            turn = self._locks.turn(definition.name, touched)
-            if definition.journaled:  # before the hooks, too, which run in the sandbox
-                await self._sandbox.until_thawed()
-            if hooks is not None and (refused := await hooks.before(action)) is not None:
-                return refused
-            async with turn:
-                latest = await self._latest.of(action.tool_name)
-                context = ActionContext(self._stream, self._sandbox, action, self._services, latest)
-                observation = await definition.acall(action.action, context)
-                self._latest.done(action, observation)
-            if hooks is not None and (words := await hooks.after(action, observation)):
-                remarks = [TextContent(text=f"[A hook says] {text}") for text in words]
-                observation = observation.model_copy(update={"content": [*observation.content, *remarks]})
-        except ValueError as error:
-            reason = problems_in(error) if isinstance(error, ValidationError) else str(error)
-            return failure(action, f"Error executing tool {action.tool_name!r}: {reason}")
-        except SandboxLostError as error:
-            text = f"The sandbox was lost while this ran, so it is unknown whether it took effect. {error}"
-            return failure(action, text, classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
-        except SandboxError as error:
-            return failure(action, str(error), classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
-        except EventStoreError as error:  # it reads or writes the log, which fails for now
-            logger.warning("tool %s failed in %s: %s", action.tool_name, self.key(action), error)
-            return failure(action, str(error), classification=ErrorClassification.INTERNAL, error_id=FAILED_ID)
-        except Exception as error:
-            logger.exception("tool %s failed in %s", action.tool_name, self.key(action))
-            text = f"Error executing tool {action.tool_name!r}: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
-            return failure(action, text, classification=ErrorClassification.INTERNAL, error_id=FAILED_ID)
-        finally:
-            if turn is not None:
-                turn.leave()
-        path = getattr(action.action, "path", None)
-        rules = self._rules_for(path) if isinstance(path, str) and path else None
-        return ObservationEvent(
-            source=action.source,
-            extended_content=[rules[0]] if rules is not None else [],
-            activated_skills=rules[1] if rules is not None else [],
-            cause=action.id,
-            observation=observation,
-            tool_name=action.tool_name,
-            tool_call_id=action.tool_call_id,
-            hidden=action.hidden,
-        )
+            def failed(text: str, **more: Any) -> AgentErrorEvent:
+                answer = failure(action, text, **more)
+                span.error = str(answer.classification)
+                return answer
+
+            # In one piece: a coroutine around this one would be left by an exit that a tool's thread throws in.
+            definition = self._callable.of(action) or await tool_called(action.tool_name, self._tools)
+            if definition is None or action.action is None or isinstance(action.action, UnknownAction):
+                return failed(f"Tool {action.tool_name!r} is not available in this conversation any more.")
+            hooks = self._hooks if action.source == "agent" else None
+            turn: ResourceTurn | None = None
+            try:
+                waits_itself = definition.tells_when_busy and action.source == "user"
+                touched = (
+                    DeclaredResources(declared=True) if waits_itself else definition.declared_resources(action.action)
+                )
+                turn = self._locks.turn(definition.name, touched)
+                if definition.journaled:  # before the hooks, too, which run in the sandbox
+                    await self._sandbox.until_thawed()
+                if hooks is not None and (refused := await hooks.before(action)) is not None:
+                    return refused
+                async with turn:
+                    latest = await self._latest.of(action.tool_name)
+                    context = ActionContext(self._stream, self._sandbox, action, self._services, latest)
+                    observation = await definition.acall(action.action, context)
+                    self._latest.done(action, observation)
+                if hooks is not None and (words := await hooks.after(action, observation)):
+                    remarks = [TextContent(text=f"[A hook says] {text}") for text in words]
+                    observation = observation.model_copy(update={"content": [*observation.content, *remarks]})
+            except ValueError as error:
+                reason = problems_in(error) if isinstance(error, ValidationError) else str(error)
+                return failed(f"Error executing tool {action.tool_name!r}: {reason}")
+            except SandboxLostError as error:
+                text = f"The sandbox was lost while this ran, so it is unknown whether it took effect. {error}"
+                return failed(text, classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
+            except SandboxError as error:
+                return failed(str(error), classification=ErrorClassification.SANDBOX, error_id=FAILED_ID)
+            except EventStoreError as error:  # it reads or writes the log, which fails for now
+                logger.warning("tool %s failed in %s: %s", action.tool_name, self.key(action), error)
+                return failed(str(error), classification=ErrorClassification.INTERNAL, error_id=FAILED_ID)
+            except Exception as error:
+                logger.exception("tool %s failed in %s", action.tool_name, self.key(action))
+                text = f"Error executing tool {action.tool_name!r}: {type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+                return failed(text, classification=ErrorClassification.INTERNAL, error_id=FAILED_ID)
+            finally:
+                if turn is not None:
+                    turn.leave()
+            span.error = "is_error" if observation.is_error else ""
+            path = getattr(action.action, "path", None)
+            rules = self._rules_for(path) if isinstance(path, str) and path else None
+            return ObservationEvent(
+                source=action.source,
+                extended_content=[rules[0]] if rules is not None else [],
+                activated_skills=rules[1] if rules is not None else [],
+                cause=action.id,
+                observation=observation,
+                tool_name=action.tool_name,
+                tool_call_id=action.tool_call_id,
+                hidden=action.hidden,
+            )
 
     async def stopped(self, action: ActionEvent) -> AnyEvent:
         text = "Stopped by the user while it ran."
