@@ -14,9 +14,6 @@ SANDBOX_MEMORY_MB: Final = 256
 KEPT_MEMORY_MB: Final = 1024
 """What the server and the machine's other programs are left."""
 FEWEST_SANDBOXES: Final = 2
-WARM_PER_CORE: Final = 2
-WARM_SHARE: Final = 8
-"""Of so many sandboxes that may be up one is kept ready, where nobody says how many."""
 
 
 class Capacity(NamedTuple):
@@ -45,10 +42,7 @@ class Capacity(NamedTuple):
         sandboxes = settings.max_sandboxes or by_memory
         working = settings.max_working_conversations or min(AGENTS_PER_CORE * cores, sandboxes)
         per_user = min(settings.max_concurrent_conversations or working, working)
-        warm = settings.warm_sandboxes
-        if warm is None:
-            warm = min(WARM_PER_CORE * cores, sandboxes // WARM_SHARE)
-        return cls(working, per_user, sandboxes, _origin(settings, cores, memory_mb), warm)
+        return cls(working, per_user, sandboxes, _origin(settings, cores, memory_mb), settings.warm_sandboxes)
 
 
 def _origin(settings: Settings, cores: int, memory_mb: int) -> str:

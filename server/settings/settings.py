@@ -198,12 +198,12 @@ class Settings(BaseModel):
         description="Sandboxes that may be up at a time; those of conversations at rest make room for those at work."
         " Left open: reckoned from the machine's memory (`drydock doctor` says how).",
     )
-    warm_sandboxes: int | None = Field(
-        None,
+    warm_sandboxes: int = Field(
+        0,
         ge=0,
         description="Sandboxes that may be kept ready for conversations to come, of the kinds that have begun within"
         " the last ten minutes and as many as within the last one; they give way to what waits, and where the disk or"
-        " memory is short. 0: none. Left open: reckoned from the machine (`drydock doctor` says how many).",
+        " memory is short. 0: none.",
     )
     max_connections: int | None = Field(
         None,

@@ -47,7 +47,6 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "max_concurrent_conversations": (2, 3),
     "max_working_conversations": (4, 5),
     "max_sandboxes": (6, 7),
-    "warm_sandboxes": (0, 3),
     "max_connections": (100, 200),
     "host": ("127.0.0.2", "127.0.0.3"),
     "max_memory_mb": (2000, 3000),
