@@ -109,8 +109,8 @@ async def test_a_header_that_is_no_text_harms_nothing(name: bytes) -> None:
 
 async def test_signs_of_life_alone_are_not_waited_for_for_ever() -> None:
     alive = raw(*[": still here\n\n"] * 100, token_delay=0.02)
-    with pytest.raises(LLMTimeoutError, match=r"sent nothing for 0\.3 seconds"):
-        await ask(alive, timeout=0.1)
+    with pytest.raises(LLMTimeoutError, match=r"sent nothing for 1\.5 seconds"):
+        await ask(alive, timeout=0.5)  # a busy machine is not silent for so long between two of them
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from drydock_client import Action, DrydockClient, Following, UnreachableError
-from server.cli import main
 from server.http import tls_listener
 from server.http.tls_listener import TlsListener
 from tests.certificates import Authority
-from tests.integration.server.conftest import MakeProcess, ServerProcess
+from tests.integration.server.conftest import MakeProcess, ServerProcess, clean_environment
 from tests.integration.server.forks import ROOT
 
 pytestmark = pytest.mark.timeout(120)
@@ -135,12 +134,19 @@ async def serial_of(server: ServerProcess, authority: Authority) -> str:
     return str(found)
 
 
-def test_a_certificate_that_cannot_be_used_stops_the_start_in_words(
-    authority: Authority, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("DRYDOCK_TLS_CERTIFICATE", str(tmp_path / "nowhere.pem"))
-    assert main(["serve", "--port", "0", "--data-dir", str(tmp_path / "data"), "--sandbox", "unconfined"]) == 2
-    assert "drydock: tls_certificate: " in capsys.readouterr().err
+def test_a_certificate_that_cannot_be_used_stops_the_start_in_words(tmp_path: Path) -> None:
+    # In a process of its own: a start sets up the log and the rights of new files for all that follows.
+    command = [sys.executable, "-m", "server", "serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    ended = subprocess.run(
+        [*command, "--sandbox", "unconfined"],
+        cwd=ROOT,
+        env={**clean_environment(), "DRYDOCK_TLS_CERTIFICATE": str(tmp_path / "nowhere.pem")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 2
+    assert "drydock: tls_certificate: " in ended.stderr
 
 
 @pytest.fixture
