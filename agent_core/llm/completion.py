@@ -191,7 +191,8 @@ class PreparedCall:
                     sink.add(chunk.text)
         except TimeoutError:
             if assembly.finish_reason is None:
-                silent = SILENT_TIMEOUTS * timeout if loop.time() >= patience_ends else timeout
+                is_out_of_patience = loop.time() >= patience_ends - _NOT_WORTH_IT * timeout
+                silent = SILENT_TIMEOUTS * timeout if is_out_of_patience else timeout
                 what = f"Model {endpoint.label} sent nothing for {silent:g} seconds"
                 raise build(endpoint, LLMTimeoutError, what) from None
         if not assembly.has_choice:
