@@ -119,6 +119,7 @@ class ClusteredConversationManager(ConversationManager):
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_closing = False
+        self._servers = 1
 
     async def __aenter__(self) -> Self:
         gauge = self.parts.metrics.gauge
@@ -142,8 +143,6 @@ class ClusteredConversationManager(ConversationManager):
         for log in list(self._followed.values()):
             await log.close()
         await self._stack.aclose()  # suspends what runs here, then gives its leases back
-
-    _servers = 1
 
     @property
     def server_id(self) -> str:

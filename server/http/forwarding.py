@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 class Forwarding:
     """ASGI middleware. `url_of` says which server runs a conversation; None: this one answers.
 
-    An async context manager that keeps the connections to the others.
+    It keeps connections to the others, which `aclose` ends.
     """
 
     def __init__(self, app: ASGIApp, url_of: Callable[[str], Awaitable[str | None]]) -> None:
