@@ -175,6 +175,10 @@ class Writer:
                     slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._is_slow)
                     try:
                         await (self._apply(work) if isinstance(work, PendingChange) else self._commit(work))
+                    except asyncio.CancelledError:
+                        for item in [work] if isinstance(work, PendingChange) else work:
+                            _fail(item, DatabaseError(_UNCONFIRMED))
+                        raise
                     finally:
                         slow.cancel()
                     # Those who were just answered often append again at once: let them into the next batch.
@@ -217,10 +221,6 @@ class Writer:
     async def _commit(self, batch: list[PendingAppend]) -> None:
         try:
             await self._insert(batch, self._engines.insert_events)
-        except asyncio.CancelledError:
-            for item in batch:
-                _fail(item, DatabaseError(_UNCONFIRMED))
-            raise
         except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
             await self._recover(batch, error)
             if isinstance(error, StaleOwnerError):  # the fence's
@@ -245,10 +245,6 @@ class Writer:
         while True:
             try:
                 await self._insert(batch, self._engines.insert_events)
-            except asyncio.CancelledError:
-                for item in batch:
-                    _fail(item, DatabaseError(_UNCONFIRMED))
-                raise
             except Exception as error:  # noqa: BLE001 - told to the callers; the writer must live on
                 await self._recover(batch, error)
                 if not is_outage(error):
@@ -271,10 +267,6 @@ class Writer:
         for item in batch:
             try:
                 await self._insert([item], event_rows.insert_events)
-            except asyncio.CancelledError:
-                for unstored in batch:
-                    _fail(unstored, DatabaseError(_UNCONFIRMED))
-                raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
                 await self._recover([item], error)
                 if item.first is not None and is_lost(error):
@@ -381,9 +373,6 @@ class Writer:
                         await self.fence(connection)
                     result = await item.apply(connection)
                     is_whole = True
-            except asyncio.CancelledError:
-                _fail(item, DatabaseError(_UNCONFIRMED))
-                raise
             except Exception as error:  # noqa: BLE001 - told to the caller; the writer must live on
                 await self._recover((), error)
                 if is_lost(error) and not (is_whole or is_last or self.health.problem):
