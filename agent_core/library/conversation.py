@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from agent_core.events.messages import Message, TextContent
 from agent_core.events.schema import Action, Observation
 from agent_core.events.store import InMemoryEventStore
 from agent_core.library import side_questions
+from agent_core.library.added_plugins import add_plugin, read_plugin, register_agents
 from agent_core.library.callbacks import Callback, Callbacks, functions_in
 from agent_core.library.console import ConsoleView
 from agent_core.library.conversation_log import ExecutionStatus
@@ -49,18 +49,13 @@ from agent_core.security.confirmation import ConfirmationPolicy, NeverConfirm, i
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretValue, check_secrets
 from agent_core.session.factory import with_full_context
-from agent_core.session.plugins import PluginParts
 from agent_core.session.repository import GitSetup
 from agent_core.session.settings import ConfirmSubagents, SessionSettings
-from agent_core.skills.agent_catalog import is_registered, register_agent_definition
-from agent_core.skills.context import AgentContext
 from agent_core.skills.plugin import Plugin
 from agent_core.spelling import spelled
 from agent_core.tools.registry import resolve_tool
 from agent_core.tools.spec import Tool
 from agent_core.tools.terminal import TerminalObservation
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -129,10 +124,10 @@ class Conversation:
         self.id = str(conversation_id or uuid4())
         hooks = HookConfig() if hook_config is None else _checked(hook_config, HookConfig, "hook_config")
         own = agent.model_copy()  # the tools that it makes are this conversation's own
-        for extension in [_read_plugin(folder) for folder in plugins]:
+        for extension in [read_plugin(folder) for folder in plugins]:
             own = own.with_additions(extension.plugin.skills, extension.servers)
             hooks = hooks.followed_by(extension.hooks)
-            _register_agents(extension.plugin)
+            register_agents(extension.plugin)
         self.workspace = workspace_of(workspace)
         data_folder = None if persistence_dir is None else str(persistence_dir)
         settings = SessionSettings(
@@ -413,10 +408,10 @@ class Conversation:
         those that are there. An agent that has begun already is told of its new skills. Raises `SkillValidationError`,
         which names the file that cannot be used, and `RuntimeError` while the agent is at work.
         """
-        extension = _read_plugin(folder)
+        extension = read_plugin(folder)
         self._make_tools()
-        self._do(_add_extension(self._work, extension))
-        _register_agents(extension.plugin)
+        self._do(add_plugin(self._work, extension))
+        register_agents(extension.plugin)
         return extension.plugin
 
     # --- going back and branching off ---
@@ -588,30 +583,3 @@ def _check_limits(agent: object, max_iterations: object, max_budget: object) -> 
         raise ValueError(f"max_iteration_per_run is {max_iterations!r}: give a whole number, at least 1")
     if max_budget is not None and (not isinstance(max_budget, int | float) or not max_budget >= 0):
         raise ValueError(f"max_budget_per_run is {max_budget!r}: give US dollars, at least 0, or None for no limit")
-
-
-def _read_plugin(folder: str | os.PathLike[str]) -> PluginParts:
-    return PluginParts.read(Path(folder).expanduser())
-
-
-def _register_agents(plugin: Plugin) -> None:
-    for definition in plugin.agents:
-        if is_registered(definition.name):
-            text = "the sub-agent %r of plugin %r is not used: it is there"
-            logger.warning(text, definition.name, plugin.name)
-        else:
-            register_agent_definition(definition)
-
-
-async def _add_extension(work: RunLoop, extension: PluginParts) -> None:
-    """Add the extension to the agent; one that has begun is told of the skills that are new to it."""
-    agent = work.agent
-    known = {skill.name for skill in agent.agent_context.skills} if agent.agent_context else set()
-    skills = [skill for skill in extension.plugin.skills if skill.name not in known]
-    await work.use_agent(agent.with_additions(skills, extension.servers))
-    work.sessions.settings = replace(work.settings, hooks=work.settings.hooks.followed_by(extension.hooks))
-    has_begun = (await work.log.present()).last_id >= 0
-    suffix = AgentContext(skills=skills, current_datetime=None).get_system_message_suffix()
-    if has_begun and suffix:
-        text = f"The plugin {extension.plugin.name} was added to this conversation.\n\n{suffix}"
-        await work.write(MessageEvent(source="environment", sender="plugin", llm_message=Message.user(text)))
