@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -21,7 +30,16 @@ from agent_core.llm.llm import LLM
 from agent_core.llm.registry import NO_ROUTER, LLMRegistry
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.spelling import did_you_mean
-from server.settings.text_fields import WEB, one_line, passwords_of, shown_address, whole_address, with_password
+from server.settings.text_fields import (
+    WEB,
+    FromTable,
+    none_if_blank,
+    one_line,
+    passwords_of,
+    shown_address,
+    whole_address,
+    with_password,
+)
 
 PURPOSES: Final = ("condenser", "draft_editor", "title", "security_analyzer", "critic")
 """What a model is used for beside an agent's own steps: to sum up, to write out drafts of edits, to name conversations,
@@ -90,6 +108,8 @@ def _at(field: str, problem: str) -> ValidationError:
 
 ProfileName = Annotated[str, AfterValidator(_is_name)]
 PurposeName = Annotated[str, AfterValidator(_is_purpose)]
+OptionalProfile = Annotated[ProfileName | None, BeforeValidator(none_if_blank)]
+PurposeTable = Annotated[dict[PurposeName, ProfileName], FromTable]
 
 
 class MaskedSecretError(DrydockError, ValueError):
@@ -265,6 +285,9 @@ class LLMProfile(LLMConfig):
             if value := getattr(self, name):
                 update[name] = _with_secrets(value, name, change)
         return self.model_copy(update=update)
+
+
+ProfileTable = Annotated[dict[ProfileName, LLMProfile], FromTable, Field(max_length=MAX_PROFILES)]
 
 
 def _with_secrets(value: Any, place: str, change: Callable[[str, str], str], *, is_secret: bool = False) -> Any:

@@ -21,7 +21,7 @@ from agent_core.errors import DrydockError
 from agent_core.mcp.config import McpServer, is_reference
 from agent_core.mcp.servers import McpRules
 from agent_core.skills.skill import SKILL_LEVELS, SkillLevel
-from server.settings.text_fields import OneLine, SettingText, shown_address, whole_address
+from server.settings.text_fields import OneLine, SettingText, from_json, shown_address, whole_address
 
 HIDDEN = "**********"
 """What clients are shown in the place of a stored secret, and may send back for it."""
@@ -189,6 +189,16 @@ class McpConfig(_Strict):
             for kind, make in (("sse_servers", address), ("stdio_servers", program), ("shttp_servers", address))
         }
         return self.model_copy(update=update)
+
+
+def _programs(value: object) -> object:
+    """What this setting was once: whether there may be programs."""
+    word = str(value).lower() if isinstance(value, bool | str) else ""
+    return {"true": "sandbox", "false": "never"}.get(word, value)
+
+
+Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_programs)]
+OptionalServers = Annotated[McpConfig | None, BeforeValidator(from_json)]
 
 
 class _Place(NamedTuple):

@@ -6,37 +6,24 @@ Each field's description is what `docs/configuration.md` shows; a test keeps the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
 
 from agent_core.runtime.sandbox import NetworkWish, SandboxWish
 from agent_core.session.settings import AgentOptions
 from agent_core.skills.context import MARKETPLACE
-from server.settings.git_hosts import GitHosts
-from server.settings.llm_profiles import (
-    MAX_PROFILES,
-    LLMProfile,
-    ProfileName,
-    PurposeName,
-    missing_profile,
-    operators_problem,
-    purpose_problem,
-    reference_problem,
-    router_problem,
-    wrong_at,
+from server.settings.conflicts import (
+    key_of_a_certificate,
+    known_profiles,
+    no_less_than_usual,
+    usable_profiles,
+    with_an_image_to_install_in,
 )
-from server.settings.mcp_config import McpConfig
+from server.settings.git_hosts import GitHosts
+from server.settings.llm_profiles import OptionalProfile, ProfileName, ProfileTable, PurposeTable
+from server.settings.mcp_config import OptionalServers, Programs
 from server.settings.plugin_source import PinnedPlugins
 from server.settings.registered_names import AgentName, AnalyzerName, ByAgents, ListenerNames, ModuleNames
 from server.settings.text_fields import (
@@ -58,30 +45,17 @@ from server.settings.text_fields import (
     TrimmedText,
     Words,
     from_json,
-    none_if_blank,
 )
 
 DEMO_MODEL = "demo/tour"
 MEGABYTE = 1024 * 1024
 MAX_COMMANDS = 20_000
 
-
-def _programs(value: object) -> object:
-    """What this setting was once: whether there may be programs."""
-    word = str(value).lower() if isinstance(value, bool | str) else ""
-    return {"true": "sandbox", "false": "never"}.get(word, value)
-
-
 OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(from_json)]
-Programs = Annotated[Literal["sandbox", "host", "never"], BeforeValidator(_programs)]
-OptionalServers = Annotated[McpConfig | None, BeforeValidator(from_json)]
 Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
-ProfileTable = Annotated[dict[ProfileName, LLMProfile], FromTable, Field(max_length=MAX_PROFILES)]
-PurposeTable = Annotated[dict[PurposeName, ProfileName], FromTable]
 AgentTable = Annotated[dict[TrimmedText, ProfileName], FromTable, ByAgents]
 AgentOptionsTable = Annotated[dict[TrimmedText, AgentOptions], FromTable, ByAgents]
-OptionalProfile = Annotated[ProfileName | None, BeforeValidator(none_if_blank)]
 
 
 class Settings(BaseModel):
@@ -610,63 +584,18 @@ class Settings(BaseModel):
         "are told in which trace they are asked; `*`: all, also programs.",
     )
 
-    @field_validator(
+    _most = field_validator(
         "sandbox_network_max",
         "sandbox_memory_max_mb",
         "sandbox_cpus_max",
         "sandbox_processes_max",
         "sandbox_disk_max_mb",
         "sandbox_start_max_seconds",
-    )
-    @classmethod
-    def _most_is_no_less_than_usual(cls, value: Any, info: ValidationInfo) -> Any:
-        name = str(info.field_name).replace("_max", "")
-        usual = info.data.get(name)
-        if value is None or usual is None:  # that one is wrong itself
-            return value
-        order = get_args(NetworkWish)
-        most, least = (order.index(value), order.index(usual)) if usual in order else (value or inf, usual or inf)
-        if most < least:
-            raise ValueError(f"is less than {name}, which is {usual}; set it to that or more, or leave it out")
-        return value
-
-    @field_validator("tls_key")
-    @classmethod
-    def _is_of_a_certificate(cls, value: Any, info: ValidationInfo) -> Any:
-        if value is not None and info.data.get("tls_certificate", value) is None:
-            raise ValueError("is the key of no certificate; set tls_certificate, too, or leave it out")
-        return value
-
-    @field_validator("runtime_extra_deps")
-    @classmethod
-    def _there_is_something_to_install_in(cls, value: str, info: ValidationInfo) -> str:
-        sandbox, own = info.data.get("sandbox"), info.data.get("sandbox_provider_class")
-        if value.strip() and own is None and sandbox in ("local", "unconfined"):
-            raise ValueError(f"{sandbox} sandboxes have no image to install in; leave it out, or have sandbox = docker")
-        return value
-
-    @field_validator("llm_profiles")
-    @classmethod
-    def _profiles_can_be_used(cls, value: dict[str, LLMProfile]) -> dict[str, LLMProfile]:
-        for name, profile in value.items():
-            problem = operators_problem(profile) or reference_problem(name, profile, value)
-            if (problem := problem or router_problem(profile, value)) is not None:
-                raise wrong_at((name, *problem[0].split(".")), problem[1])
-        return value
-
-    @field_validator("llm_profile", "llm_purposes", "llm_agents")
-    @classmethod
-    def _are_profiles(cls, value: Any, info: ValidationInfo) -> Any:
-        if (known := info.data.get("llm_profiles")) is None:
-            return value  # that they are wrong is told already
-        named = value if isinstance(value, dict) else {"": value}
-        for purpose in named if info.field_name == "llm_purposes" else ():
-            if (problem := purpose_problem(purpose)) is not None:
-                raise wrong_at((purpose,), problem, named[purpose])
-        for key, name in named.items():
-            if name is not None and name not in known:
-                raise wrong_at((key,) if key else (), missing_profile(name, known), name)
-        return value
+    )(no_less_than_usual)
+    _key = field_validator("tls_key")(key_of_a_certificate)
+    _commands = field_validator("runtime_extra_deps")(with_an_image_to_install_in)
+    _profiles = field_validator("llm_profiles")(usable_profiles)
+    _named = field_validator("llm_profile", "llm_purposes", "llm_agents")(known_profiles)
 
     _remarks: tuple[str, ...] = PrivateAttr(())
 
