@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeVar
 
 from agent_core.controller.state import INTERRUPTING
 from agent_core.errors import DrydockError, SandboxError, StreamClosedError
-from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState, ConversationError
+from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import DISK_RESERVE, STORAGE, StatusNotice
+from agent_core.events.transient import STORAGE, StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
 from agent_core.session.agent_session import AfterClose
@@ -111,7 +111,6 @@ class WebSession:
         self._loading = False
         self._was_calmed = False
         self._unbegun_since: int | None = None
-        self._frozen = ""
         self._ended = False
         self._changed = asyncio.Event()
         # The changes between loaded and unloaded.
@@ -176,14 +175,12 @@ class WebSession:
     @property
     def runtime_status(self) -> str | None:
         """Public id of the sandbox's state; None when nothing is loaded."""
-        if self._agent is None:
-            return None
-        return DISK_RESERVE if self._frozen else self._agent.runtime_status
+        return self._loaded.runtime_status if self._loaded is not None else None
 
     @property
     def runtime_warning(self) -> str:
         """Why its sandbox is frozen or not there yet, or what is wrong with its network; empty if nothing is."""
-        return self._frozen or self._agent.runtime_warning if self._agent is not None else ""
+        return self._loaded.runtime_warning if self._loaded is not None else ""
 
     @property
     def start_failed(self) -> bool:
@@ -375,32 +372,16 @@ class WebSession:
     # --- the disk ---
 
     async def freeze(self, problem: str) -> None:
-        agent = self._agent
-        if agent is None or not isinstance(agent.sandbox, SandboxConnection):
-            return
-        self._frozen = problem
-        try:
-            await agent.sandbox.freeze(problem)
-        except DrydockError as error:
-            self._trouble(Trouble.SANDBOX_NOT_STOPPED, f"its sandbox could not be frozen: {error}")
-        agent.stream.publish(StatusNotice(DISK_RESERVE, problem, "error"))
-        try:
-            await agent.stream.add_event(ConversationError(code="DiskReserve", detail=problem))
-        except DrydockError as error:
-            self._trouble(Trouble.OTHER, f"that it is frozen was not stored: {error}")
+        if self._loaded is not None:
+            await self._loaded.freeze(problem, self._trouble)
 
     async def thaw(self) -> None:
         """Let a sandbox go on that was frozen; one that could not be started is started now."""
-        self._frozen = ""
-        agent = self._agent
-        if agent is None:
-            return
         try:
             if self.start_failed:
                 await self.restart_if_failed()
-            elif isinstance(agent.sandbox, SandboxConnection):
-                await agent.sandbox.resume()
-                agent.stream.publish(StatusNotice("STATUS$READY", "There is room on the disk again."))
+            elif self._loaded is not None:
+                await self._loaded.thaw()
         except DrydockError as error:
             self._trouble(Trouble.OTHER, f"it does not go on by itself: {error}")
 
@@ -593,7 +574,7 @@ class WebSession:
         try:
             await loaded.close(stopped=stopped, sandbox=sandbox)
         finally:
-            self._loaded, self._frozen = None, ""
+            self._loaded = None
             self._unbegun_since = loaded.agent.unbegun_since if loaded.agent.has_failed else None
             if sandbox in ("keep", "pause"):
                 self._owner.unattended(self.conversation_id)
