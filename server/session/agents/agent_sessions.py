@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from agent_core.agent.base import FIRST_EVENTS, AgentBase, given_model
 from agent_core.controller.agent_controller import TakeTurn
@@ -22,23 +22,10 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import WAITING_FOR_ENGINE
 from agent_core.llm.llm import CallContext
 from agent_core.memory.condensers import get_default_condenser
-from agent_core.memory.memory import name_of_remote
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
-from agent_core.runtime.sandbox import (
-    WITH_A_WAY_OUT,
-    WORKSPACE,
-    Attachment,
-    DiskUsage,
-    Progress,
-    Sandbox,
-    SandboxSpec,
-    SandboxState,
-    SandboxStatus,
-)
-from agent_core.runtime.workspace_archive import WritableFile
+from agent_core.runtime.sandbox import Sandbox
 from agent_core.security.secrets import SecretValue, StaticSecret
 from agent_core.session.agent_session import AfterClose, AgentSession
-from agent_core.session.repository import GitSetup, Repository
 from agent_core.session.settings import AgentOptions, SessionSettings
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
@@ -47,21 +34,13 @@ from agent_core.troubles import Trouble, coded
 from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.database import Database
 from server.db.repositories.conversations import ConversationRecord
-from server.db.repositories.user_settings import ProviderToken, StoredSettings
+from server.db.repositories.user_settings import StoredSettings
 from server.errors import ConversationNotFoundError, SessionError
-from server.git_providers.kinds import (
-    KINDS,
-    base_url,
-    chosen_provider,
-    clone_url,
-    credentials,
-    known_tokens,
-    repository_in,
-    shared_repository,
-)
 from server.git_providers.request_tools import RequestMaker, agent_tools
-from server.session.agents.agent_context import agent_context, chosen
+from server.session.agents.agent_context import agent_context
+from server.session.agents.deferred_sandbox import DeferredSandbox
 from server.session.agents.experiments import ExperimentManager
+from server.session.agents.git_access import git_setup, provider_secrets
 from server.session.agents.mcp_sign_ins import McpSignIns
 from server.session.agents.models import LLM_PROFILE, ConversationModels
 from server.session.agents.notes import note_tool, told_notes
@@ -73,7 +52,6 @@ from server.session.repository_sandbox import Choices, settle
 from server.session.sandbox_choice import (
     ChosenSandbox,
     commands_of,
-    network_of,
     refuse_image,
     refuse_what_lacks,
     stored_choice,
@@ -93,7 +71,11 @@ from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, r
 from server.settings.settings import Settings
 from server.settings.text_fields import secret_variables
 
-OWN_SERVERS = "mcp_config"
+logger = logging.getLogger(__name__)
+
+AGENT_OPTIONS: Final = "agent_options"
+"""Key among a conversation's options."""
+OWN_SERVERS: Final = "mcp_config"
 """Key among a conversation's options: its own MCP servers, encrypted."""
 
 
@@ -119,12 +101,6 @@ def _purpose(conversation_id: str) -> str:
     return f"conversation/{OWN_SERVERS}/{conversation_id}"
 
 
-logger = logging.getLogger(__name__)
-
-AGENT_OPTIONS: Final = "agent_options"
-"""Key among a conversation's options."""
-
-
 def options_of(
     user: StoredSettings | None, server: Settings, record: ConversationRecord, agent_class: str
 ) -> AgentOptions:
@@ -144,149 +120,6 @@ def _read(stored: Mapping[str, Any] | None, whose: str) -> AgentOptions:
             wrong = {str(problem["loc"][0]) if problem["loc"] else "" for problem in error.errors()} & values.keys()
             logger.warning("the agent options %s of %s cannot be used, and are left out", sorted(wrong), whose)
             values = {name: value for name, value in values.items() if wrong and name not in wrong}
-
-
-def git_setup(user: StoredSettings | None, server: Settings, record: ConversationRecord) -> GitSetup:
-    """The repository that the conversation was created with, and its user's name and mail address."""
-    user = user or StoredSettings()
-    name, email = (" ".join((text or "").split()) for text in (user.git_user_name, user.git_user_email))
-    repository = _repository(user.provider_tokens, server, record)
-    return GitSetup(
-        repository,
-        name or server.git_user_name or "",
-        email or server.git_user_email or "",
-        _organization(repository, user, server, record),
-    )
-
-
-def provider_secrets(user: StoredSettings | None) -> dict[str, StaticSecret]:
-    """The user's git tokens by the names of the variables that commands may ask for."""
-    tokens = user.provider_tokens if user is not None else {}
-    return {
-        KINDS[name].variable: StaticSecret(secret=token.token, description=f"Token for the git provider {name}")
-        for name, token in known_tokens(tokens).items()
-    }
-
-
-def _repository(tokens: Mapping[str, ProviderToken], server: Settings, record: ConversationRecord) -> Repository | None:
-    name = (record.selected_repository or "").strip()
-    if not name:
-        return None
-    provider = chosen_provider(record.git_provider, tokens)
-    token = tokens.get(provider)
-    username, secret = credentials(provider, token.token if token is not None else None)
-    host = (token.host if token is not None else None) or server.git_hosts.get(provider)
-    url = clone_url(provider, host, name)
-    if name.startswith(("http://", "https://")):
-        url, base = name, base_url(provider, host)
-        if not url.startswith(f"{base}/"):
-            username, secret = "", None  # a token goes to its own provider only
-        name = repository_in(provider, base, url) or name_of_remote(url)
-    problem = ""
-    network = network_of(stored_choice(record), server)
-    if network not in WITH_A_WAY_OUT:
-        problem = (
-            f"the sandbox of this conversation has no way out (its network is {network!r}, the server's sandbox_network"
-            f" {server.sandbox_network!r}); upload the files instead, or let it be 'full'"
-        )
-    return Repository(
-        name=name,
-        url=url,
-        branch=(record.selected_branch or "").strip(),
-        username=username,
-        token=SecretStr(secret.get_secret_value()) if secret is not None else None,
-        depth=server.git_clone_depth,
-        limit_seconds=server.git_clone_seconds,
-        setup_seconds=server.repository_setup_seconds,
-        problem=problem,
-    )
-
-
-def _organization(
-    repository: Repository | None, user: StoredSettings, server: Settings, record: ConversationRecord
-) -> Repository | None:
-    """The repository with the skills of the organisation that the conversation's repository belongs to."""
-    if repository is None or not chosen(user.load_org_skills, server.load_org_skills):
-        return None
-    provider = chosen_provider(record.git_provider, user.provider_tokens)
-    token = user.provider_tokens.get(provider)
-    host = (token.host if token is not None else None) or server.git_hosts.get(provider)
-    name = repository_in(provider, base_url(provider, host), repository.url)
-    if name is None:
-        return None  # an address elsewhere: nobody knows whose it is
-    shared = shared_repository(provider, name)
-    return replace(repository, name=shared, url=clone_url(provider, host, shared), branch="")
-
-
-class DeferredSandbox:
-    """A `Sandbox` that passes everything on to what `find` gives; `check` raises while nothing may run."""
-
-    def __init__(
-        self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]], check: Callable[[], None] = lambda: None
-    ) -> None:
-        self.spec = spec
-        self._check = check
-        self._find = find
-        self._found: Sandbox | None = None
-
-    def become(self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]]) -> None:
-        """Be another one from now on."""
-        self.spec, self._find, self._found = spec, find, None
-
-    @property
-    def provider(self) -> str:
-        return self._found.provider if self._found is not None else "none"
-
-    @property
-    def state(self) -> SandboxState:
-        return self._found.state if self._found is not None else {}
-
-    @property
-    def working_dir(self) -> str:
-        return self._found.working_dir if self._found is not None else WORKSPACE
-
-    @property
-    def survived(self) -> bool:
-        return self._found is not None and self._found.survived
-
-    async def _sandbox(self) -> Sandbox:
-        # No lock: finding it twice gives two objects for the same sandbox, of which one is kept.
-        found = self._found or await self._find()
-        self._found = self._found or found
-        return self._found
-
-    async def start(self, progress: Progress) -> None:
-        self._check()
-        await (await self._sandbox()).start(progress)
-
-    async def attach(self) -> Attachment:
-        return await (await self._sandbox()).attach()
-
-    async def poll(self) -> SandboxStatus:
-        return await (await self._sandbox()).poll()
-
-    async def pause(self) -> None:
-        await (await self._sandbox()).pause()
-
-    async def resume(self) -> None:
-        self._check()
-        await (await self._sandbox()).resume()
-
-    async def stop(self) -> None:
-        await (await self._sandbox()).stop()
-
-    async def destroy(self) -> None:
-        await (await self._sandbox()).destroy()
-
-    async def snapshot(self) -> str:
-        self._check()
-        return await (await self._sandbox()).snapshot()
-
-    async def archive(self, file: WritableFile) -> list[str]:
-        return await (await self._sandbox()).archive(file)
-
-    async def usage(self) -> DiskUsage | None:
-        return await (await self._sandbox()).usage()
 
 
 def ports_remark(conversation_id: str) -> str:

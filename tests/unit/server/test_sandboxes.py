@@ -13,7 +13,7 @@ from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.troubles import Trouble
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
-from server.session.agents.agent_sessions import DeferredSandbox
+from server.session.agents.deferred_sandbox import DeferredSandbox
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.settings.settings import Settings
 from tests.waiting import until

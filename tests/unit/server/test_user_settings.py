@@ -11,7 +11,7 @@ from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, 
 from agent_core.security.shell_rules import ShellRuleAnalyzer
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.user_settings import StoredSettings
-from server.session.agents.agent_sessions import git_setup
+from server.session.agents.git_access import git_setup
 from server.session.agents.models import ConversationModels
 from server.session.user_settings import (
     ModelChoice,
