@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
-from weakref import WeakKeyDictionary
+from typing import Any, Final, Self
 
-from agent_core.errors import DISK_FULL, STORAGE_UNAVAILABLE, DrydockError, EventStoreError, SandboxError
+from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState
 from agent_core.events.serialization import AnyEvent
@@ -30,6 +29,7 @@ from server.conversation_manager.conversation_manager import (
     LiveConversation,
     ManagerParts,
 )
+from server.conversation_manager.failed_starts import START_AGAIN_SECONDS, FailedStarts
 from server.db.repositories.conversations import ConversationRecord
 from server.db.storage_health import StorageHealth
 from server.errors import ConversationNotFoundError
@@ -41,34 +41,15 @@ from server.session.memory_ceiling import LOOK_SECONDS, give_back, give_back_fre
 from server.session.recorder import BUSY_STATES
 from server.session.recovery import Recovery, having_sandboxes, interrupted, is_up
 from server.session.run_queue import QueuePlace, RunQueue
-from server.session.sandboxes import ENGINE_UNAVAILABLE
 from server.session.titles import TitleKeeper
 from server.session.unfinished import remove_seed, tidy_up
 from server.session.web_session import WebSession
 
 logger = logging.getLogger(__name__)
 
-ENGINE_AGAIN_SECONDS: Final = 5.0
-"""How often an engine is asked whether it is there that was away for longer than a start may take."""
-ENGINE_LONGEST_SECONDS: Final = 600.0
-"""The longest pause before what could not be started is tried again, where the engine answers and that fails."""
-
 MAX_PAUSE_SECONDS: Final = 60.0
 STOPPED = StatusNotice("STATUS$STOPPED", "The conversation was stopped. Send a message to go on with it.")
-FIRST_WAIT_SECONDS: Final = 0.5
-LONGEST_WAIT_SECONDS: Final = 60.0
-START_AGAIN_SECONDS: Final = 1.0
-"""How often it is tried again to load what could not even be loaded."""
-WORKED_SECONDS: Final = 10.0
-"""What fails again within that time after it was started anew has had no room in between."""
 DELETED = StatusNotice("CONVERSATION$NOT_FOUND", "The conversation was deleted.", "error")
-
-
-class _Wait(NamedTuple):
-    """How long a conversation that could not be started waits, and until when (`time.monotonic`)."""
-
-    seconds: float
-    until: float
 
 
 class StandaloneConversationManager(ConversationManager):
@@ -90,12 +71,11 @@ class StandaloneConversationManager(ConversationManager):
         self._titles = TitleKeeper(self._conversations, parts.titles, parts.announcements)
         self._last_activity = time.monotonic()
         self._frozen = set[WebSession]()
-        self._engine_is_awaited = False
-        self._engine_pause, self._engine_tried = ENGINE_AGAIN_SECONDS, 0.0
         self._is_closing = False
         self._unwanted: set[str] = set()
-        self._waits = WeakKeyDictionary[WebSession, _Wait]()
-        self._to_start = set[str]()
+        self._failed_starts = FailedStarts(
+            self._sessions, self._take_up, self._own, sandboxes=parts.sandboxes, health=parts.database.writer.health
+        )
         settings = parts.settings
         self.guard = CrashGuard(
             self._conversations,
@@ -248,7 +228,7 @@ class StandaloneConversationManager(ConversationManager):
                 await session.unload(stopped=True, sandbox="stop", notice=STOPPED)
             else:
                 self.queue.forget(conversation_id)
-            self._to_start.discard(conversation_id)
+            self._failed_starts.forget(conversation_id)
             record = await self._conversations.get(conversation_id)
             if record is not None and not session.is_loaded:
                 if record.agent_state in BUSY_STATES:  # it was to be taken up, or its session could not write it down
@@ -274,7 +254,7 @@ class StandaloneConversationManager(ConversationManager):
             await session.end(stopped=True, farewell=DELETED)
             try:
                 self._titles.forget(conversation_id)
-                self._to_start.discard(conversation_id)
+                self._failed_starts.forget(conversation_id)
                 self.guard.forget(conversation_id)
                 remove_seed(self.parts.settings.data_dir, conversation_id)
                 self.queue.forget(conversation_id)
@@ -418,55 +398,13 @@ class StandaloneConversationManager(ConversationManager):
             session.tell_turn(turn)
 
     def start_failed(self, session: WebSession, error: DrydockError) -> None:
-        one = session.conversation_id
-        if isinstance(error, EventStoreError) and error.code:
-            # The storage may work again already, and all that had failed before was started again.
-            if not self.parts.database.writer.health.problem:
-                self._own(partial(self._start_later, one, self._next_wait(session)), name=f"start later:{one}")
-        elif isinstance(error, SandboxError) and error.code in (DISK_FULL, STORAGE_UNAVAILABLE):
-            limit = self._next_wait(session)
-
-            async def start_with_room() -> None:
-                await self.parts.sandboxes.reserve.until_more_room(limit)
-                await self._start_again([one])
-
-            self._own(start_with_room, name=f"start with room:{one}")
-        elif isinstance(error, SandboxError) and error.code == ENGINE_UNAVAILABLE and not self._engine_is_awaited:
-            self._engine_is_awaited = True
-            self._own(self._after_engine, name="after-engine")
-
-    def _next_wait(self, session: WebSession) -> float:
-        """Seconds before it is started again: longer each time that it fails without having worked in between."""
-        before, now = self._waits.get(session, _Wait(FIRST_WAIT_SECONDS, 0.0)), time.monotonic()
-        has_worked = now > before.until + WORKED_SECONDS
-        limit = FIRST_WAIT_SECONDS if has_worked else min(before.seconds * 2, LONGEST_WAIT_SECONDS)
-        self._waits[session] = _Wait(limit, now + limit)
-        return limit
-
-    async def _start_later(self, conversation_id: str, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        await self._start_again([conversation_id])
-
-    async def _after_engine(self) -> None:
-        """Wait for the engine for as long as it takes, then start what could not be started.
-
-        One that answers and starts nothing is tried again less and less often.
-        """
-        if time.monotonic() > self._engine_tried + 2 * ENGINE_LONGEST_SECONDS:
-            self._engine_pause = ENGINE_AGAIN_SECONDS
-        await asyncio.sleep(self._engine_pause)
-        while not await self.parts.sandboxes.can_be_made():  # noqa: ASYNC110 - an engine says nothing by itself
-            await asyncio.sleep(ENGINE_AGAIN_SECONDS)
-        logger.info("the Docker engine answers again: what could not be started starts now")
-        self._engine_pause, self._engine_tried = min(2 * self._engine_pause, ENGINE_LONGEST_SECONDS), time.monotonic()
-        self._engine_is_awaited = False
-        self._own(self._start_again, name="start after the engine")
+        self._failed_starts.failed(session, error)
 
     def _storage_changed(self, health: StorageHealth) -> None:
         for session in self._sessions.values():
             session.tell_storage(health)
         if not (health.problem or self._is_closing):
-            self._own(self._start_again, name="after-storage")
+            self._failed_starts.start_all("after-storage")
 
     # --- in the background ---
 
@@ -539,7 +477,7 @@ class StandaloneConversationManager(ConversationManager):
                 ceiling.has_refused, starts = False, 2  # twice: one may have been about to fail
             if not problem and starts:
                 starts -= 1
-                self._own(self._start_again, name="start with memory")
+                self._failed_starts.start_all("start with memory")
             was_reached = bool(problem)
             if not ceiling.is_near:
                 continue
@@ -551,16 +489,6 @@ class StandaloneConversationManager(ConversationManager):
                 give_back()
             elif problem:
                 give_back_freed()  # by those who have read much at once
-
-    async def _start_again(self, some: Sequence[str] | None = None) -> None:
-        """Start what could not be started, all of it or `some`; returns when that was possible."""
-        known = self._sessions if some is None else set(some) & self._sessions.keys()
-        chosen = {one for one in known if self._sessions[one].start_failed}
-        self._to_start |= chosen
-        while chosen := chosen & self._to_start:
-            await asyncio.gather(*map(self._start_one_again, chosen))
-            if chosen & self._to_start:
-                await asyncio.sleep(START_AGAIN_SECONDS)
 
     async def _resume(self, conversation_id: str) -> None:
         """Take it up if its agent was at work."""
@@ -574,15 +502,6 @@ class StandaloneConversationManager(ConversationManager):
                 if not error.code:
                     return
             await asyncio.sleep(START_AGAIN_SECONDS)
-
-    async def _start_one_again(self, conversation_id: str) -> None:
-        try:
-            await self._take_up(conversation_id)
-        except DrydockError as error:
-            if isinstance(error, EventStoreError) and error.code:
-                return  # nothing can be stored or read again: it is not loaded now, and is known of here alone
-            logger.warning("conversation %s does not go on by itself: %s", conversation_id, error)
-        self._to_start.discard(conversation_id)
 
     async def _recover(self) -> None:
         await self._recovery.resume_all(await interrupted(self._conversations))

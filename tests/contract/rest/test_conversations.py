@@ -414,7 +414,7 @@ async def test_a_sandbox_that_cannot_be_had_is_told_in_the_log_and_starting_agai
 async def test_what_an_engine_was_away_for_starts_by_itself_when_it_answers_again(
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.conversation_manager.standalone.ENGINE_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("server.conversation_manager.failed_starts.ENGINE_AGAIN_SECONDS", 0.05)
     provider = FakeProvider(behaviour=BROKEN)
     async with make_server(provider) as server:
         provider.availability = Availability(False, "no engine answers")

@@ -114,7 +114,7 @@ async def test_an_agent_whose_sandbox_is_frozen_waits_with_its_next_action_and_g
 async def test_without_a_reserve_what_a_full_disk_kept_from_starting_starts_when_there_is_room(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_SECONDS", 20.0)
+    monkeypatch.setattr("server.conversation_manager.failed_starts.FIRST_WAIT_SECONDS", 20.0)
     async with serving(small, FakeProvider(behaviour=FULL), disk_reserve_mb=0) as server:
         filling = fill(small, 8 * MEGABYTE)
         conversation_id = await server.create(initial_user_msg="hello")

@@ -244,8 +244,8 @@ async def test_a_message_that_comes_while_a_failed_start_is_written_down_starts_
 async def test_what_cannot_even_be_loaded_again_is_loaded_as_soon_as_the_storage_lets_it(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.conversation_manager.standalone.START_AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("server.conversation_manager.failed_starts.START_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("server.conversation_manager.failed_starts.FIRST_WAIT_SECONDS", 0.01)
     full = EventStoreError("the disk is full", code=DISK_FULL)
     house.agents.start_error = full
     house.agents.writing_failures.clear()
@@ -262,8 +262,8 @@ async def test_what_cannot_even_be_loaded_again_is_loaded_as_soon_as_the_storage
 async def test_what_cannot_be_started_is_tried_again_after_pauses_that_have_a_limit(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.conversation_manager.standalone.FIRST_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr("server.conversation_manager.standalone.LONGEST_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("server.conversation_manager.failed_starts.FIRST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("server.conversation_manager.failed_starts.LONGEST_WAIT_SECONDS", 0.1)
     house.agents.start_error = EventStoreError("the files that wait cannot be read", code=STORAGE_UNAVAILABLE)
     await house.new("a")
     began = time.monotonic()
