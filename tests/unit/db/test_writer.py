@@ -22,6 +22,7 @@ from server.db.event_rows import EventRow
 from server.db.writer import Record, Writer
 from tests.unit.db.another_program import another_program
 from tests.unit.db.conftest import only_sqlite
+from tests.waiting import until
 
 SMALL = Record("MessageEvent", "user", None, 0, 1, None, b"x")
 
@@ -284,6 +285,22 @@ async def test_closing_gives_up_on_a_database_that_does_not_answer_in_time(tmp_p
             await database.writer.close()
             outcomes = await asyncio.gather(*pending, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [DatabaseError] * 2
+
+
+async def test_closing_tells_also_who_waits_between_two_attempts(database: Database) -> None:
+    async def lost(connection: AsyncConnection, rows: Sequence[EventRow]) -> set[str]:
+        raise ConnectionResetError("by peer")
+
+    await database.writer.close()
+    async with (
+        asyncio.timeout(30),
+        Writer(replace(database.engines, insert_events=lost), close_timeout_seconds=0.05) as writer,
+    ):
+        pending = asyncio.create_task(writer.append("log", [SMALL], epoch=0))
+        await until(lambda: writer.health.problem)  # the second attempt has failed, too
+        await writer.close()
+        with pytest.raises(DatabaseError, match="may not be stored"):
+            await pending
 
 
 async def test_more_pending_changes_than_the_bound_are_refused(
