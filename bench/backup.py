@@ -49,7 +49,7 @@ async def measure(stage: Stage) -> list[Figure]:
         for number in range(min(16, payloads)):
             await _known(database, f"large-{number}")
         await _known(database, "busy")
-        alone = await appending(database, asyncio.create_task(asyncio.sleep(5)))
+        alone = await appending(database, asyncio.create_task(asyncio.sleep(stage.pause(5))))
         backup = asyncio.create_task(command("backup", str(file), "--data-dir", str(data_dir)))
         meanwhile = await appending(database, backup)
     size = file.stat().st_size

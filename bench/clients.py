@@ -23,7 +23,7 @@ from bench.witness import TOKEN
 
 KEY = "a-token-of-the-bench-of-clients"
 STEPS = 20
-SECONDS = 8.0
+SECONDS, QUICK_SECONDS = 8.0, 0.3
 CROWD = 2000
 SILENT = 1000
 LAZY = 50
@@ -143,7 +143,7 @@ class Scene:
         """What the witness sees meanwhile, and what the server takes more than before."""
         bad.answers.clear()
         before = resident_kb(self._server.pid)
-        watching = asyncio.create_task(_seen(witness, self._stage.pause(SECONDS)))
+        watching = asyncio.create_task(_seen(witness, QUICK_SECONDS if self._stage.quick else SECONDS))
         await asyncio.sleep(self._stage.pause(1.0))
         doing = asyncio.ensure_future(misbehave())
         peak = before

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,9 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("untimed"), max_examples=30)
 settings.load_profile("untimed")
 
+COMPUTING = Path(__file__).with_name("unit")
+LAST_WAITING = 0.85
+
 # Nothing of what is imported and collected is ever garbage: it is not looked through again and again.
 gc.disable()
 
@@ -39,6 +42,26 @@ gc.disable()
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # all reports come to the process that the workers work for
         config.pluginmanager.register(Leftovers())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items[:] = in_turns(items)
+
+
+def in_turns(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """The tests in the order in which several processes take their files: those that compute among those that wait for
+    real parts, so that the processors always have something to do. The last ones compute, and are short: no process is
+    left alone with a long one.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    computing = [path for path in files if path.is_relative_to(COMPUTING)]
+    waiting = [path for path in files if not path.is_relative_to(COMPUTING)]
+    places = {path: number / len(computing) for number, path in enumerate(computing)}
+    places |= {path: LAST_WAITING * number / len(waiting) for number, path in enumerate(waiting)}
+    return [item for path in sorted(places, key=places.__getitem__) for item in files[path]]
 
 
 def pytest_collection_finish() -> None:
