@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Final, Literal
-
-import regex
+from functools import cache, lru_cache
+from typing import Any, Final, Literal
 
 MATCH_SECONDS: Final = 0.05
 MAX_PATTERN_CHARS: Final = 1_000
@@ -29,14 +27,22 @@ class SlowPatternError(ValueError):
         )
 
 
+@cache
+def _regex() -> Any:
+    """The library, which is loaded when the first of such expressions is: it takes more than a megabyte."""
+    import regex
+
+    return regex
+
+
 def check_pattern(pattern: str) -> None:
     """`ValueError`: it is no regular expression as Python reads them, or longer than `MAX_PATTERN_CHARS`."""
     if len(pattern) > MAX_PATTERN_CHARS:
         raise ValueError(f"a regular expression has at most {MAX_PATTERN_CHARS} characters; {pattern[:40]!r}… has more")
     try:
         re.compile(pattern)  # its dialect, without what `regex` has besides
-        regex.compile(pattern)
-    except (re.error, regex.error, RecursionError, OverflowError) as error:
+        _regex().compile(pattern)
+    except (re.error, _regex().error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern[:100]!r} is no regular expression: {error}") from None
 
 
@@ -58,7 +64,7 @@ def does_match(pattern: str, text: str, place: Literal["match", "fullmatch", "se
     answer = _answer if len(text) <= _NAME_CHARS else _answer.__wrapped__
     try:
         found: bool | None = answer(pattern, text, place)
-    except (regex.error, RecursionError, OverflowError) as error:
+    except (_regex().error, RecursionError, OverflowError) as error:
         raise ValueError(f"{pattern[:100]!r} is no regular expression: {error}") from None
     if found is None:
         raise SlowPatternError(pattern)
@@ -69,6 +75,6 @@ def does_match(pattern: str, text: str, place: Literal["match", "fullmatch", "se
 def _answer(pattern: str, text: str, place: Literal["match", "fullmatch", "search"]) -> bool | None:
     """None: that took too long; it is not tried again."""
     try:
-        return getattr(regex, place)(pattern, text, timeout=MATCH_SECONDS) is not None
+        return getattr(_regex(), place)(pattern, text, timeout=MATCH_SECONDS) is not None
     except TimeoutError:
         return None

@@ -28,6 +28,7 @@ from server.errors import ConfigurationError, broke_off
 from server.http.turnstile import Turnstile
 from server.http.unfinished import Unfinished
 from server.http.uvicorn_protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
+from server.session.memory_ceiling import give_back_freed
 from server.settings.settings import DEMO_MODEL, Settings
 from server.settings.text_fields import passwords_of, shown_address
 
@@ -166,6 +167,7 @@ class AnnouncingServer(uvicorn.Server):
         await app.services.database.make_room()
         if reason is None:
             self._say_sandbox((await app.services.sandboxes.chosen()).reason)
+        give_back_freed()  # by what was loaded
 
     async def _renew(self, certificate: ServerCertificate) -> None:
         """Take a new certificate when there is one, and say it where it cannot be used, or ends soon."""

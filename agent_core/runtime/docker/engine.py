@@ -13,9 +13,12 @@ import os
 import socket
 import ssl
 import struct
+import sys
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AsyncExitStack, suppress
-from typing import Any, TypeVar
+from contextlib import AsyncExitStack, contextmanager, suppress
+from types import ModuleType
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from agent_core.errors import SandboxError
@@ -27,6 +30,7 @@ _HEADER = struct.Struct(">BxxxL")
 _STDOUT = 1
 _MAX_HEAD = 16 * 1024
 _MAX_ERRORS = 4096
+_GUESSING = "charset_normalizer"
 
 
 class Demultiplexer:
@@ -327,7 +331,8 @@ class DockerEngine:
 def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:
     """The SDK's low-level client, and where the engine is; blocks. Raises `OSError` or the SDK's errors."""
     # The SDK takes a third of a second to import; only those who use Docker pay for it, in a thread.
-    from docker.api.client import APIClient
+    with _without_guesses():
+        from docker.api.client import APIClient
     from docker.constants import DEFAULT_DOCKER_API_VERSION, MINIMUM_DOCKER_API_VERSION
     from docker.errors import DockerException, InvalidVersion
     from docker.utils import kwargs_from_env, parse_host, version_lt
@@ -358,6 +363,24 @@ def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddres
     client.timeout = CALL_SECONDS
     client.trust_env = False
     return client, address
+
+
+@contextmanager
+def _without_guesses() -> Iterator[None]:
+    """For the import of the SDK, whose HTTP library can do without what guesses the encoding of texts: 3 MB.
+
+    An engine says JSON in UTF-8. Whoever else wants that library finds it.
+    """
+    modules = cast(dict[str, ModuleType | None], sys.modules)
+    is_hidden = _GUESSING not in modules
+    if is_hidden:
+        warnings.filterwarnings("ignore", "Unable to find acceptable character detection")
+        modules[_GUESSING] = None
+    try:
+        yield
+    finally:
+        if is_hidden:
+            del modules[_GUESSING]
 
 
 def _address(url: str, tls: Any) -> EngineAddress:

@@ -25,6 +25,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from pydantic import BaseModel
+
 ROOT = Path(__file__).parents[3]
 MOULDS: dict[int, int] = {}
 """The processes that others are forked from, with the descriptor of the line to each: they stay from test to test."""
@@ -38,6 +40,13 @@ _IMPORTED = (
     "agent_core.library.conversation",
     "agent_core.testing.model_server",
     "drydock_client",
+    # What servers load when they first need it.
+    "server.conversation_manager.clustered",
+    "server.conversation_manager.standalone",
+    "fastapi.telemetry._runtime",
+    "greenlet",
+    "jinja2",
+    "uvicorn.lifespan.on",
 )
 
 
@@ -221,9 +230,22 @@ def _import_all() -> None:
         import_module("server.db.without_orm").load_without_orm()
         for name in _IMPORTED:
             import_module(name)
-    import_module("agent_core.llm.transport.client")._Library()
+    import_module("docker.api.client")
+    import_module("agent_core.llm.transport.connections").HttpLibrary()
+    import_module("agent_core.runtime.injection").runner_files()
+    _build_models()
     gc.collect()
     gc.freeze()
+
+
+def _build_models() -> None:
+    """Give our models their validators, which else each server would make when it first uses them."""
+    left: list[type[BaseModel]] = [BaseModel]
+    while left:
+        for model in left.pop().__subclasses__():
+            left.append(model)
+            if model.__module__.startswith(("agent_core.", "server.")) and not model.__pydantic_complete__:
+                model.model_rebuild(raise_errors=False)
 
 
 if __name__ == "__main__":
