@@ -16,7 +16,7 @@ import struct
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from types import ModuleType
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -330,9 +330,8 @@ class DockerEngine:
 
 def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:
     """The SDK's low-level client, and where the engine is; blocks. Raises `OSError` or the SDK's errors."""
-    # The SDK takes a third of a second to import; only those who use Docker pay for it, in a thread.
-    with _without_guesses():
-        from docker.api.client import APIClient
+    _load_sdk()
+    from docker.api.client import APIClient
     from docker.constants import DEFAULT_DOCKER_API_VERSION, MINIMUM_DOCKER_API_VERSION
     from docker.errors import DockerException, InvalidVersion
     from docker.utils import kwargs_from_env, parse_host, version_lt
@@ -365,22 +364,23 @@ def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddres
     return client, address
 
 
-@contextmanager
-def _without_guesses() -> Iterator[None]:
-    """For the import of the SDK, whose HTTP library can do without what guesses the encoding of texts: 3 MB.
+def _load_sdk() -> None:
+    """Import the SDK, which takes a third of a second: only those who use Docker pay for it, in a thread.
 
-    An engine says JSON in UTF-8. Whoever else wants that library finds it.
+    Its HTTP library does without what guesses the encoding of texts, which takes 3 MB: an engine says JSON in UTF-8.
     """
+    if "docker" in sys.modules:
+        return
     modules = cast(dict[str, ModuleType | None], sys.modules)
     is_hidden = _GUESSING not in modules
     if is_hidden:
         warnings.filterwarnings("ignore", "Unable to find acceptable character detection")
         modules[_GUESSING] = None
     try:
-        yield
+        import docker  # noqa: F401 - what is imported from it below is there then
     finally:
         if is_hidden:
-            del modules[_GUESSING]
+            modules.pop(_GUESSING, None)
 
 
 def _address(url: str, tls: Any) -> EngineAddress:
@@ -404,6 +404,7 @@ def _address(url: str, tls: Any) -> EngineAddress:
 
 
 def _translated(what: str, work: Callable[[Any], T], client: Any) -> T:
+    _load_sdk()
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
 
