@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, TimeoutError, expect
 
 from agent_core.testing.model_server import ModelRequest
 from agent_core.testing.model_turns import Call, Turn, call, calls, finish, say
@@ -99,7 +99,12 @@ async def walked(page: Page, what: str) -> Any:
 
 
 async def until_state(page: Page, *states: str) -> None:
-    await page.wait_for_function("states => states.includes(walk.state())", arg=list(states))
+    try:
+        await page.wait_for_function("states => states.includes(walk.state())", arg=list(states))
+    except TimeoutError as error:
+        for what in ("state()", "problems", "calls.slice(-12)", "frames.slice(-6)"):
+            error.add_note(f"{what}: {await walked(page, what)}")
+        raise
 
 
 async def send(page: Page, text: str) -> None:

@@ -29,10 +29,18 @@ function wrong(...found) {
   walk.problems.push(...found.filter((one) => !walk.problems.includes(one)));
 }
 
+// What the browser itself breaks off, because the machine's network has changed, is asked again: the original's library does.
 async function get(path, options) {
   pending += 1;
   try {
-    return await fetch(path, options);
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await fetch(path, options);
+      } catch (error) {
+        if (tries === 4) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 300));
+      }
+    }
   } finally {
     pending -= 1;
   }
