@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from itertools import combinations
+from math import inf, sqrt
 from typing import Final
 
 CONFIDENCE: Final = 0.95
@@ -28,11 +29,14 @@ class Slope:
 def slope(
     samples: Sequence[tuple[float, float]], *, block_seconds: float, beside: Sequence[Sequence[float]] = ()
 ) -> Slope:
-    """The line of least squares through the means of blocks of so many seconds; of each sample its time and value.
+    """The line through the means of blocks of so many seconds; of each sample its time and value.
 
-    Samples that follow each other closely resemble each other: taken one by one they would seem to make the line far
-    surer than it is. The means of blocks that are longer than what makes them alike do not. `beside` has what else the
-    value follows, each with a number for every sample: what these explain of it, in a straight line, does not count.
+    It is as steep as the median of all lines through two of them (Theil and Sen), with the interval that follows from
+    Kendall's rank statistic: a process that grows does so all along or again and again, and one step of an allocator,
+    or of a pool, which least squares would take for growth where it comes early or late, is none. Samples that follow
+    each other closely resemble each other: taken one by one they would seem to make the line far surer than it is. The
+    means of blocks that are longer than what makes them alike do not. `beside` has what else the value follows, each
+    with a number for every sample: what these explain of it, in a straight line, does not count.
 
     Raises:
         ValueError: there are too few blocks, which show no trend.
@@ -49,11 +53,13 @@ def slope(
     for one in beside:
         explained.append(_without(explained, _means(starts, one)))
     moments, rests = _without(explained, times), _without(explained, values)
-    spread = sum(moment**2 for moment in moments)
-    steepness = sum(moment * rest for moment, rest in zip(moments, rests, strict=True)) / spread
-    left = sum((rest - steepness * moment) ** 2 for moment, rest in zip(moments, rests, strict=True))
-    margin = _student(freedom) * sqrt(left / freedom / spread)
-    return Slope(steepness * HOUR, margin * HOUR, statistics.fmean(values))
+    steepness = sorted(
+        (rest - other) / (moment - earlier)
+        for (earlier, other), (moment, rest) in combinations(zip(moments, rests, strict=True), 2)
+        if moment != earlier
+    )
+    low, high = _interval(steepness, freedom + 2)
+    return Slope(statistics.median(steepness) * HOUR, (high - low) / 2 * HOUR, statistics.fmean(values))
 
 
 def _means(blocks: Sequence[int], values: Sequence[float]) -> list[float]:
@@ -75,15 +81,11 @@ def _without(explained: Sequence[Sequence[float]], values: Sequence[float]) -> l
     return left
 
 
-def _student(freedom: int) -> float:
-    """The quantile of Student's t for a two-sided interval (Fisher's expansion: from four degrees on within 2 %)."""
-    z = statistics.NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
-    if freedom < len(_FEW):
-        return _FEW[freedom]
-    first = (z**3 + z) / (4 * freedom)
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
-    return z + first + second
-
-
-_FEW: Final = (float("inf"), 12.706, 4.303, 3.182)
-"""The quantiles for fewer degrees of freedom than the expansion is good for."""
+def _interval(sorted_slopes: Sequence[float], points: int) -> tuple[float, float]:
+    """Between which two of the slopes through pairs of so many points the true one lies, with `CONFIDENCE`."""
+    quantile = statistics.NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
+    inside = quantile * sqrt(points * (points - 1) * (2 * points + 5) / 18)
+    outside = int((len(sorted_slopes) - inside) / 2)
+    if outside < 1:
+        return -inf, inf
+    return sorted_slopes[outside - 1], sorted_slopes[-outside]

@@ -1,6 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { Api } from "../src/net/api";
-import { ApiError, createRequest } from "../src/net/http";
+import { ApiError, createRequest, fetchFromServer } from "../src/net/http";
 import { TokenKeeper } from "../src/net/token";
 
 interface Call {
@@ -155,5 +155,30 @@ describe("failed bodies", () => {
   it("never show a page of markup", async () => {
     const request = createRequest(new TokenKeeper(), fetcher(new Response("<h1>no</h1>", { status: 500 })).fetch);
     await expect(request("GET", "/api/x")).rejects.not.toThrow(/h1/);
+  });
+});
+
+describe("a connection that the browser breaks off", () => {
+  const broken = () => new TypeError("Failed to fetch");
+  const stubbed = (...answers: readonly (Response | Error)[]) => {
+    const { calls, fetch } = fetcher(...answers);
+    vi.stubGlobal("fetch", fetch);
+    return calls;
+  };
+  afterEach(() => vi.unstubAllGlobals());
+
+  it("is made once more for what only reads", async () => {
+    const calls = stubbed(broken(), json(200, { a: 1 }), broken(), broken());
+    expect(await (await fetchFromServer("/api/x", { method: "GET" })).json()).toEqual({ a: 1 });
+    await expect(fetchFromServer("/api/x", {})).rejects.toThrow("Failed to fetch");
+    expect(calls).toHaveLength(4);
+  });
+
+  it("is not for what changes something, nor behind its time limit", async () => {
+    const late = new Error("too late");
+    const calls = stubbed(broken(), late);
+    await expect(fetchFromServer("/api/x", { method: "POST" })).rejects.toThrow("Failed to fetch");
+    await expect(fetchFromServer("/api/x", { method: "GET" })).rejects.toBe(late);
+    expect(calls).toHaveLength(2);
   });
 });

@@ -106,8 +106,24 @@ class Answers {
   }
 }
 
-/** Fetches from an address of the server, which is found below the base path. */
-export const fetchFromServer: Fetcher = (path, init) => window.fetch(BASE_PATH + path, init);
+const AGAIN_AFTER_MILLISECONDS = 300;
+
+/**
+ * Fetches from an address of the server, which is found below the base path.
+ *
+ * What only reads is asked once more where the browser got no connection: it breaks off all that it is just making
+ * whenever the network of its machine changes, as each sandbox does that starts there.
+ */
+export const fetchFromServer: Fetcher = async (path, init) => {
+  const ask = () => window.fetch(BASE_PATH + path, init);
+  try {
+    return await ask();
+  } catch (error) {
+    if ((init.method ?? "GET") !== "GET" || !(error instanceof TypeError)) throw error;
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER_MILLISECONDS));
+    return ask();
+  }
+};
 
 export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = fetchFromServer): Request {
   const answers = new Answers();

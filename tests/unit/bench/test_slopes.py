@@ -35,6 +35,14 @@ def test_noise_alone_seldom_passes_for_growth() -> None:
     assert sum(abs(line.per_hour) > line.margin for line in lines) <= 20  # ten of them, at 95 %
 
 
+def test_one_step_is_no_growth_and_one_after_another_is() -> None:
+    quiet = samples(4, noise=0.05, seconds=900)
+    step = [(at, value + 3 * (at > 720)) for at, value in quiet]
+    stairs = [(at, value + 3 * (at // 240)) for at, value in quiet]
+    assert not slope(step, block_seconds=36).exceeds(16)
+    assert slope(stairs, block_seconds=36).exceeds(16)
+
+
 def test_three_blocks_are_needed() -> None:
     with pytest.raises(ValueError, match="2 blocks of 60 s; 3 are needed"):
         slope(samples(0, noise=0, seconds=120), block_seconds=60)
