@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, TimeoutError, expect
+from playwright.async_api import Error, Page, expect
 
 from agent_core.testing.model_server import ModelRequest
 from agent_core.testing.model_turns import Call, Turn, call, calls, finish, say
@@ -101,7 +101,7 @@ async def walked(page: Page, what: str) -> Any:
 async def until_state(page: Page, *states: str) -> None:
     try:
         await page.wait_for_function("states => states.includes(walk.state())", arg=list(states))
-    except TimeoutError as error:
+    except Error as error:
         for what in ("state()", "problems", "calls.slice(-12)", "frames.slice(-6)"):
             error.add_note(f"{what}: {await walked(page, what)}")
         raise
