@@ -167,11 +167,13 @@ describe("a connection that the browser breaks off", () => {
   };
   afterEach(() => vi.unstubAllGlobals());
 
-  it("is made once more for what only reads", async () => {
-    const calls = stubbed(broken(), json(200, { a: 1 }), broken(), broken());
+  it("is made once more for what only reads, or has a key of its own", async () => {
+    const keyed = { method: "POST", headers: { "Idempotency-Key": "k" } };
+    const calls = stubbed(broken(), json(200, { a: 1 }), broken(), broken(), broken(), json(201, {}));
     expect(await (await fetchFromServer("/api/x", { method: "GET" })).json()).toEqual({ a: 1 });
     await expect(fetchFromServer("/api/x", {})).rejects.toThrow("Failed to fetch");
-    expect(calls).toHaveLength(4);
+    expect((await fetchFromServer("/api/x", keyed)).status).toBe(201);
+    expect(calls).toHaveLength(6);
   });
 
   it("is not for what changes something, nor behind its time limit", async () => {

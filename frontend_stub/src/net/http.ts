@@ -111,15 +111,16 @@ const AGAIN_AFTER_MILLISECONDS = 300;
 /**
  * Fetches from an address of the server, which is found below the base path.
  *
- * What only reads is asked once more where the browser got no connection: it breaks off all that it is just making
- * whenever the network of its machine changes, as each sandbox does that starts there.
+ * What only reads, or has a key of its own, is asked once more where the browser got no connection: it breaks off all
+ * that it is just making whenever the network of its machine changes, as each sandbox does that starts there.
  */
 export const fetchFromServer: Fetcher = async (path, init) => {
   const ask = () => window.fetch(BASE_PATH + path, init);
   try {
     return await ask();
   } catch (error) {
-    if ((init.method ?? "GET") !== "GET" || !(error instanceof TypeError)) throw error;
+    const mayRepeat = (init.method ?? "GET") === "GET" || new Headers(init.headers).has("Idempotency-Key");
+    if (!mayRepeat || !(error instanceof TypeError)) throw error;
     await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER_MILLISECONDS));
     return ask();
   }
