@@ -80,6 +80,7 @@ from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
 from server.session.warm_sandboxes import WarmSandboxes
+from server.settings.kubernetes import kubernetes_options
 from server.settings.settings import MEGABYTE, Settings
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
@@ -381,6 +382,7 @@ async def _choose(settings: Settings, own: SandboxProvider | None) -> SandboxSel
         data_dir=str(settings.data_dir.absolute()),
         image=settings.sandbox_image,
         start_seconds=settings.sandbox_start_seconds,
+        kubernetes=kubernetes_options(settings),
     )
     return SandboxSelection(chosen.provider, chosen.reason)
 

@@ -34,6 +34,24 @@ if sys.version_info < (3, 8):
     sys.exit("drydock: Python 3.8 or newer is needed, this is " + sys.version.split()[0])
 import os, runpy
 sys.path[0] = ROOT
+if INIT:
+    import signal
+    awaited = {signal.SIGCHLD, signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    child = os.fork()
+    while child:
+        found = signal.sigwaitinfo(awaited)
+        if found.si_signo != signal.SIGCHLD and found.si_pid == 0:
+            os.kill(child, signal.SIGINT)
+        gone = -1
+        while gone:
+            try:
+                gone, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if gone == child:
+                os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
 home = os.environ.get("HOME", "/")
 if home == "/" or not os.access(home, os.W_OK):
     os.environ.update(HOME=ROOT + "/home", DRYDOCK_OLD_HOME=home)
@@ -50,14 +68,19 @@ runpy.run_module("runner", run_name="__main__", alter_sys=True)
 """
 
 
-def boot_command(python: str, *, root: str = RUNNER_ROOT, processes: int = 0, log: bool = False) -> list[str]:
+def boot_command(
+    python: str, *, root: str = RUNNER_ROOT, processes: int = 0, log: bool = False, init: bool = False
+) -> list[str]:
     """The command that runs the runner, to be followed by its arguments; `root` holds ``runner/`` and ``home/``.
 
     Neither variables nor files of the image change what Python imports. A user without a home of its own gets one.
     `processes` are the user's most, set from inside: newer kernels count this sandbox alone. `log`: write to
-    ``state/log`` instead of the streams it is given, which would show where those are on the host.
+    ``state/log`` instead of the streams it is given, which would show where those are on the host. `init`: be the first
+    process of a container whose engine has none of its own: the runner's parent, which buries what nobody waits for,
+    and hands on the wish to end when it comes from outside.
     """
     code = _BOOT.replace("ROOT", repr(root)).replace("PROCESSES", str(processes)).replace("LOG", repr(log))
+    code = code.replace("INIT", repr(init))
     return [python, "-E", "-s", "-S", "-c", code]
 
 

@@ -23,7 +23,7 @@ NetworkWish = Literal["none", "internal", "full", "host-access"]
 """``none``; ``internal``: without a way out, nor to other sandboxes; ``full``: the internet, but neither this host nor
 what its cloud tells it (link-local and metadata addresses); ``host-access``: ``full``, and these too."""
 
-SandboxWish = Literal["auto", "docker", "local", "unconfined"]
+SandboxWish = Literal["auto", "docker", "local", "kubernetes", "unconfined"]
 """Which provider is wished for; ``auto``: the best that works here."""
 
 KeyState = Literal["unknown", "running", "done", "lost"]
@@ -222,6 +222,14 @@ class HasImages(Protocol):
 
     async def image_id(self, image: str) -> str:
         """What the image of this name is at present, "" where it is not here; the name may get another later."""
+
+
+@runtime_checkable
+class TellsItsEnd(Protocol):
+    """What a sandbox has besides whose provider knows why it does not run any more."""
+
+    ended: str
+    """Why, in words, as the last `poll` found it; "" where it runs, was stopped, or nothing is known."""
 
 
 class RunnerReply(NamedTuple):

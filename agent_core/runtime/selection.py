@@ -8,6 +8,8 @@ from typing import NamedTuple
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.kubernetes.options import KubernetesOptions
+from agent_core.runtime.kubernetes.provider import KubernetesProvider
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import Availability, SandboxLimits, SandboxProvider, SandboxWish
 
@@ -26,17 +28,20 @@ async def choose_provider(
     image: str = DEFAULT_IMAGE,
     docker_host: str | None = None,
     start_seconds: float = SandboxLimits().start_seconds,
+    kubernetes: KubernetesOptions | None = None,
 ) -> ProviderChoice:
     """Find the provider to use; on a busy machine at most `start_seconds` and what the engine takes.
 
     ``auto`` takes Docker where an engine answers and `image` is there or can be pulled, otherwise ``local``.
-    ``unconfined`` is never chosen unless asked for. Raises `SandboxError`: ``no_sandbox`` (auto),
+    ``kubernetes`` and ``unconfined`` are never chosen unless asked for. Raises `SandboxError`: ``no_sandbox`` (auto),
     ``engine_unavailable``, ``image_missing`` or ``no_isolation``.
     """
     if wish == "docker":
         return await _docker(image, docker_host)
     if wish == "local":
         return await _local(data_dir, start_seconds)
+    if wish == "kubernetes":
+        return await _kubernetes(image, kubernetes)
     if wish == "unconfined":
         provider = LocalProvider(data_dir, confined=False)
         return ProviderChoice(provider, f"unconfined: {(await provider.check()).reason}")
@@ -64,6 +69,13 @@ async def _docker(image: str, host: str | None) -> ProviderChoice:
 async def _local(data_dir: str, start_seconds: float) -> ProviderChoice:
     provider = LocalProvider(data_dir, start_seconds=start_seconds)
     return ProviderChoice(provider, f"local: {await _working(provider, provider.check(), 'no_isolation')}")
+
+
+async def _kubernetes(image: str, options: KubernetesOptions | None) -> ProviderChoice:
+    provider = KubernetesProvider(options)
+    cluster = await _working(provider, provider.check(), "engine_unavailable")
+    known = await provider.check_image(image)
+    return ProviderChoice(provider, f"kubernetes: {cluster}, and {known.reason}. {known.fix}".strip())
 
 
 async def _working(provider: SandboxProvider, check: Awaitable[Availability], code: str) -> str:

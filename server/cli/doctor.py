@@ -13,6 +13,7 @@ from urllib.request import getproxies
 
 from agent_core.errors import DrydockError
 from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.kubernetes.provider import KubernetesProvider
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
 from agent_core.version import VERSION
@@ -31,6 +32,7 @@ from server.session.capacity import Capacity
 from server.session.memory_ceiling import MemoryCeiling, machine_memory
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
 from server.settings.extensions import registered
+from server.settings.kubernetes import kubernetes_options
 from server.settings.settings import MEGABYTE, Settings
 from server.settings.text_fields import shown_address
 
@@ -72,6 +74,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
     ours = settings.sandbox_provider_class is None
     docker_needed = ours and (wish == "docker" or (wish == "auto" and not local.ok))
     local_needed = ours and (wish == "local" or (wish == "auto" and not works))
+    by_cluster = ours and wish == "kubernetes"
     by_docker = engine.ok and (wish == "docker" or (wish == "auto" and works))
     return [
         _python(),
@@ -94,8 +97,15 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         engine._replace(needed=docker_needed),
         image._replace(needed=docker_needed and engine.ok),
         local._replace(needed=local_needed),
+        *(await _bounded("kubernetes", lambda: _kubernetes(settings)) if by_cluster else ()),
         *(await _bounded("others", lambda: _others(settings)) if by_docker else ()),
-        *await _bounded("network", lambda: _network(settings, docker=wish == "docker" or (wish == "auto" and works))),
+        *(
+            ()
+            if by_cluster
+            else await _bounded(
+                "network", lambda: _network(settings, docker=wish == "docker" or (wish == "auto" and works))
+            )
+        ),
         _page(settings),
         _model(settings),
         *_proxy(),
@@ -362,6 +372,29 @@ async def _local(settings: Settings) -> tuple[DoctorFinding]:
     finally:
         await provider.close()
     return (DoctorFinding("bubblewrap", found.ok, f"{found.reason} {found.fix}".strip()),)
+
+
+async def _kubernetes(settings: Settings) -> tuple[DoctorFinding, ...]:
+    """The cluster, what this server may do there, and, tried with a pod, whether its policies hold."""
+    provider = KubernetesProvider(kubernetes_options(settings))
+    try:
+        cluster = await provider.check()
+        found = DoctorFinding("kubernetes", cluster.ok, f"{cluster.reason} {cluster.fix}".strip())
+        if not cluster.ok:
+            return (found,)
+        image = await provider.check_image(settings.sandbox_image)
+        known = DoctorFinding("image", ok=True, text=f"{image.reason}. {image.fix}".strip(), needed=False)
+        name = instance_id(prepare_data_dir(settings.data_dir))
+        limits = SandboxLimits(start_seconds=CHECK_SECONDS * 0.6)
+        spec = SandboxSpec("", name, settings.sandbox_image, str(settings.data_dir.absolute()), limits=limits)
+        try:
+            tried = await provider.try_network(spec)
+        except DrydockError as error:
+            return found, known, DoctorFinding("sandbox", ok=False, text=str(error))
+        text = f"{tried.reason} {tried.fix}".strip()
+        return found, known, DoctorFinding("network", tried.ok, text, needed=False)
+    finally:
+        await provider.close()
 
 
 async def _network(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:

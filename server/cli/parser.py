@@ -367,7 +367,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 3000)")
         command.add_argument(
             "--sandbox",
-            choices=["auto", "docker", "local", "unconfined"],
+            choices=["auto", "docker", "local", "kubernetes", "unconfined"],
             help="where commands run (default: auto: Docker where an engine answers, else local)",
         )
         command.add_argument("--page", type=Path, help="folder of a built page to serve in place of our own")

@@ -114,12 +114,21 @@ GROUPS: Final[dict[str, dict[Trouble, Row]]] = {
     },
     "Sandboxes": {
         Trouble.ENGINE_UNAVAILABLE: Row(
-            "the Docker engine does not answer: a start begins to wait for it, or has failed",
+            "the Docker engine, or the cluster, does not answer: a start begins to wait for it, or has failed",
             "`STATUS$WAITING_FOR_ENGINE` and why; after `sandbox_start_seconds` why it could not be started",
             "see to the engine; what waits or has failed starts by itself when it answers",
         ),
         Trouble.ENGINE_REFUSED: Row("it answers that it cannot", _START, "what the line says"),
         Trouble.EXEC_REFUSED: Row("it lets nobody into a sandbox", _START, "what the line says"),
+        Trouble.CLUSTER_FORBIDDEN: Row(
+            "the cluster does not know this server, or does not let it do what it needs",
+            _START,
+            "kubernetes.md, rights",
+        ),
+        Trouble.QUOTA_EXCEEDED: Row("the namespace's quota leaves no room for a sandbox", _START, "a larger quota"),
+        Trouble.UNSCHEDULABLE: Row(
+            "no node of the cluster took a sandbox in time", _START, "what the line says; larger nodes, or more of them"
+        ),
         Trouble.IMAGE_MISSING: Row("there is no such image", _START, "pull or build it, as the line says"),
         Trouble.NO_PYTHON: Row("the image has no Python that the runner can use", _START, "another image"),
         Trouble.NO_ADDRESSES: Row(

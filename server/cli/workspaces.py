@@ -10,11 +10,13 @@ from typing import Self
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.provider import DockerProvider
+from agent_core.runtime.kubernetes.provider import KubernetesProvider
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import Sandbox, SandboxLimits, SandboxProvider, SandboxSpec, SandboxStatus
 from agent_core.runtime.workspace_archive import WritableFile
 from server.db.data_folder import ID_FILE
 from server.parts import make_part
+from server.settings.kubernetes import kubernetes_options
 from server.settings.settings import MEGABYTE, Settings
 
 
@@ -88,6 +90,8 @@ class SandboxWorkspaces:
                 self._providers[name] = own
             elif name == "docker":
                 self._providers[name] = DockerProvider()
+            elif name == "kubernetes":
+                self._providers[name] = KubernetesProvider(kubernetes_options(self._settings))
             elif name in ("local", "unconfined"):
                 self._providers[name] = LocalProvider(self._data_dir, confined=name == "local")
             else:

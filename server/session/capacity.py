@@ -34,9 +34,10 @@ class Capacity(NamedTuple):
         """As the settings say; what they leave open is reckoned from the machine's `cores` and memory.
 
         Sandboxes that an engine runs are not in the control group of this process, and have the whole machine's memory.
+        So those of a cluster are reckoned, whose nodes are not known here.
         """
         cores = cores or processors()
-        memory = whole_memory() if settings.sandbox == "docker" else machine_memory()
+        memory = whole_memory() if settings.sandbox in ("docker", "kubernetes") else machine_memory()
         memory_mb = memory_mb or memory.total // MEGABYTE
         by_memory = max(FEWEST_SANDBOXES, (memory_mb - KEPT_MEMORY_MB) // SANDBOX_MEMORY_MB)
         sandboxes = settings.max_sandboxes or by_memory

@@ -35,6 +35,7 @@ from server.settings.text_fields import (
     FolderPath,
     FromTable,
     Networks,
+    NodeLabels,
     OptionalBaseUrl,
     OptionalFolder,
     OptionalKey,
@@ -362,8 +363,9 @@ class Settings(BaseModel):
     # Sandbox
     sandbox: SandboxWish = Field(
         "auto",
-        description="`docker`, `local` (bubblewrap), `unconfined` (no isolation at all: only for code that you trust), "
-        "or `auto`: Docker where an engine answers, else local.",
+        description="`docker`, `local` (bubblewrap), `kubernetes` (pods of a cluster: docs/kubernetes.md), "
+        "`unconfined` (no isolation at all: only for code that you trust), or `auto`: Docker where an engine answers, "
+        "else local.",
     )
     sandbox_image: str = Field(
         "drydock/sandbox:base",
@@ -431,6 +433,35 @@ class Settings(BaseModel):
     )
     sandbox_grace_seconds: PositiveSeconds = Field(
         5, description="What a sandbox's processes get to end by themselves."
+    )
+
+    kubernetes_context: str = Field(
+        "",
+        description="Context of the kubeconfig (`KUBECONFIG`) whose cluster has the sandboxes; left open: its current "
+        "one, or in a pod the cluster of that pod. This and the next need `sandbox = kubernetes`.",
+    )
+    kubernetes_namespace: str = Field(
+        "", description="Namespace of the sandboxes; left open: that of the context, or of this server's own pod."
+    )
+    kubernetes_storage_class: str = Field(
+        "", description="Storage class of their volumes; left open: the cluster's own default."
+    )
+    kubernetes_runtime_class: str = Field(
+        "", description="Runtime class of their pods, such as `gvisor` or `kata`; left open: the nodes' usual runtime."
+    )
+    kubernetes_pull_policy: Literal["IfNotPresent", "Always", "Never"] = Field(
+        "IfNotPresent", description="When nodes pull their image: `Never` where you load it into the nodes yourself."
+    )
+    kubernetes_pull_secrets: Words = Field(
+        (), description="Secrets of the namespace with which nodes pull images from a registry that asks who they are."
+    )
+    kubernetes_node_labels: NodeLabels = Field(
+        (), description="Labels (`pool=sandboxes`) that a node has to have for their pods."
+    )
+    kubernetes_destinations: Networks = Field(
+        (),
+        description="Networks (`203.0.113.0/24`) that sandboxes with `sandbox_network = full` may reach, in place of "
+        "all public addresses.",
     )
 
     runtime_startup_env_vars: Annotated[EnvironmentVariables, FromTable] = Field(

@@ -215,6 +215,13 @@ def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _node_labels(value: tuple[str, ...]) -> tuple[str, ...]:
+    for label in value:
+        if not all(label.partition("=")):
+            raise ValueError(f"{label!r} is no label of a node, such as pool=sandboxes")
+    return value
+
+
 def _domain(value: str) -> str:
     name = value.strip().lower().removeprefix("*.")
     if not _DOMAIN.fullmatch(name) or len(name) > 200:
@@ -226,5 +233,6 @@ AccessToken = Annotated[OptionalSecret, AfterValidator(_long_enough)]
 Origins = Annotated[Words, AfterValidator(_origins)]
 """Origins of pages with their schemes, or `*`."""
 Networks = Annotated[Words, AfterValidator(_networks)]
+NodeLabels = Annotated[Words, AfterValidator(_node_labels)]
 """Addresses and networks of hosts."""
 DomainName = Annotated[str, AfterValidator(_domain)]

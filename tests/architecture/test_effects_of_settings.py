@@ -126,6 +126,13 @@ OF_THE_SERVER: dict[str, str] = {
     "cull_interval_seconds": f"{MANAGER}::test_a_message_at_the_very_moment_of_unloading_is_not_left_alone",
     "shutdown_seconds": f"{MANAGER}::test_a_slow_end_of_a_conversation_does_not_hold_up_the_server_for_long",
     "sandbox": f"{HERE}::test_conversations_run_in_the_sandbox_of_the_settings",
+    **dict.fromkeys(
+        (
+            *("kubernetes_context", "kubernetes_namespace", "kubernetes_storage_class", "kubernetes_runtime_class"),
+            *("kubernetes_pull_policy", "kubernetes_pull_secrets", "kubernetes_node_labels", "kubernetes_destinations"),
+        ),
+        "unit/runtime/test_kubernetes_manifests.py::test_settings_shape_the_objects",
+    ),
     "sandbox_image": f"{HERE}::test_the_image_and_the_network_of_the_settings_are_those_of_each_sandbox",
     "sandbox_network": f"{HERE}::test_the_image_and_the_network_of_the_settings_are_those_of_each_sandbox",
     "sandbox_memory_mb": LIMIT,

@@ -21,7 +21,7 @@ from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel, Run
 from agent_core.runtime.channel.disk_watch import DiskWatch
 from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.channel.tunnels import PortConnection
-from agent_core.runtime.sandbox import KeyState, Progress, RunnerReply, Sandbox, SandboxStatus
+from agent_core.runtime.sandbox import KeyState, Progress, RunnerReply, Sandbox, SandboxStatus, TellsItsEnd
 from agent_core.spans import Span
 from agent_core.tools.context import SandboxAccess, SandboxReply
 from agent_core.troubles import Trouble, coded
@@ -369,7 +369,8 @@ class SandboxConnection:
                         if status is SandboxStatus.PAUSED:
                             await self.sandbox.resume()
                         elif status is not SandboxStatus.RUNNING:
-                            raise SandboxLostError(f"The sandbox has gone ({status.value}).")
+                            why = self.sandbox.ended if isinstance(self.sandbox, TellsItsEnd) else ""
+                            raise SandboxLostError(f"The sandbox has gone ({why or status.value}).")
                         is_silent = True
                         return await self._attach()
                     except SandboxLostError:

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from pydantic import TypeAdapter
 
 from agent_core.mcp.config import McpServer, mcp_servers
+from agent_core.runtime.kubernetes.provider import RIGHTS
 from agent_core.security.hooks import HookConfig
 from agent_core.skills.agent_catalog import agent_from_text
 from agent_core.skills.files import skill_from_text
@@ -29,6 +31,7 @@ from server.routes.conversations.new_conversation import NewConversation
 from server.settings.settings import Settings
 from tests.integration.library.conftest import RunningServer, StartModel
 from tests.integration.server.forks import ROOT, run_program
+from tests.kubernetes_fields import unknown_fields
 from tests.postgresql import Cluster
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -63,7 +66,7 @@ def of(language: str) -> list[Any]:
 
 
 def test_every_block_has_a_language_that_something_here_executes() -> None:
-    known = {"python", "toml", "json", "markdown", "sh", "sql"}
+    known = {"python", "toml", "json", "markdown", "sh", "sql", "yaml"}
     assert not [block.name for block in BLOCKS if block.language not in known and block.page.name not in DRAWN]
 
 
@@ -79,6 +82,22 @@ async def test_statements_are_executed(block: Block, postgresql: Cluster) -> Non
         assert found[0][0] == 1
     finally:
         await postgresql.run("DROP DATABASE IF EXISTS of_a_page", "DROP ROLE IF EXISTS of_a_page")
+
+
+@pytest.mark.parametrize("block", of("yaml"))
+def test_manifests_are_what_the_client_of_kubernetes_knows_and_give_the_rights_that_are_used(block: Block) -> None:
+    manifests = list(yaml.safe_load_all(block.text))
+    for one in manifests:
+        assert unknown_fields(one, f"V1{one['kind']}") == []
+    [role] = [one for one in manifests if one["kind"] == "Role"]
+    granted = {
+        (group, resource): tuple(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert granted == RIGHTS
+    assert {one["metadata"].get("namespace", one["metadata"]["name"]) for one in manifests} == {"drydock-sandboxes"}
 
 
 PRINTED = {

@@ -18,7 +18,11 @@ def pinned(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["requirements.lock", "requirements-dev.lock", "requirements-postgresql.lock", "requirements-setup.lock"]
+    "name",
+    [
+        *("requirements.lock", "requirements-dev.lock", "requirements-setup.lock"),
+        *("requirements-postgresql.lock", "requirements-kubernetes.lock"),
+    ],
 )
 def test_a_lock_file_names_exact_versions_with_hashes_and_no_host(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
@@ -35,6 +39,8 @@ def test_a_lock_file_names_exact_versions_with_hashes_and_no_host(name: str) -> 
 def test_what_is_developed_with_contains_what_is_run() -> None:
     assert pinned("requirements.lock").items() <= pinned("requirements-dev.lock").items()
     assert pinned("requirements-postgresql.lock").items() <= pinned("requirements-dev.lock").items()
+    assert pinned("requirements-kubernetes.lock").items() <= pinned("requirements-dev.lock").items()
+    assert "kubernetes-asyncio" in pinned("requirements-kubernetes.lock")
     assert "asyncpg" in pinned("requirements-postgresql.lock")
 
 

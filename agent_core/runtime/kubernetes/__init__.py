@@ -1,0 +1,1 @@
+"""Sandboxes in the pods of a Kubernetes cluster."""
