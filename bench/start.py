@@ -26,5 +26,5 @@ async def measure(stage: Stage) -> list[Figure]:
     return [
         Figure("process start → /health answers", p50(seconds), "s", 1.2),
         Figure("the same, first start ever (makes the database)", first, "s"),
-        Figure("idle RSS before the first LLM call", p50(resident), "MB", 130),
+        Figure("idle RSS before the first LLM call", p50(resident), "MB", 110),
     ]

@@ -171,7 +171,7 @@ def _run(options: argparse.Namespace) -> int:
     flags = {name: getattr(options, name, None) for name in ("host", "port", "data_dir", "sandbox", "page", "otel")}
     settings = load_settings(flags, os.environ, options.config)
     with quick_imports():
-        import_module("server.db.without_orm").load_without_orm()
+        import_module("server.cli.partly_loaded").load_partly()
         name = options.command.replace("-", "_")
         command: Callable[..., int] = getattr(import_module(f"server.cli.{name}"), name)
     own = {name: getattr(options, name) for name in _OWN_OPTIONS.get(options.command, ())}

@@ -227,7 +227,7 @@ def _run(arguments: list[str]) -> NoReturn:
 def _import_all() -> None:
     quick = import_module("server.cli").quick_imports
     with quick():
-        import_module("server.db.without_orm").load_without_orm()
+        import_module("server.cli.partly_loaded").load_partly()
         for name in _IMPORTED:
             import_module(name)
     import_module("docker.api.client")
