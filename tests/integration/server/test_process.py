@@ -19,11 +19,11 @@ from tests.integration.server.conftest import MakeProcess, ServerProcess, create
 UNCONFINED = ("--sandbox", "unconfined")
 
 
-@pytest.fixture
-def plainly() -> bool:
-    return True
+# Where starting, or ending, itself is what a test is about.
+plainly = pytest.mark.parametrize("plainly", [True], ids=["plainly"])
 
 
+@plainly
 async def test_it_says_in_a_few_lines_where_it_is_and_what_it_runs_on(make_process: MakeProcess) -> None:
     server = await make_process(*UNCONFINED)
     async with server.client() as client:
@@ -57,6 +57,7 @@ async def test_the_sandbox_with_which_it_looks_what_works_may_take_as_long_as_an
     await server.until_printed("not ready within 0.001 s")
 
 
+@plainly
 async def test_a_second_server_on_the_same_data_is_refused(make_process: MakeProcess) -> None:
     first = await make_process(*UNCONFINED)
     await first.until_printed("database")  # the last of its lines, in the same file as those of the second
@@ -163,6 +164,7 @@ async def test_an_oversized_socket_message_is_told_and_the_conversation_goes_on(
         await follower.until(lambda: follower.count(observation="run") == 1)
 
 
+@plainly
 async def test_who_cannot_wait_for_its_end_tells_it_twice_and_sees_no_traceback(make_process: MakeProcess) -> None:
     server = await make_process(*UNCONFINED)
     host, port = server.url.removeprefix("http://").split(":")
@@ -184,6 +186,7 @@ async def test_who_cannot_wait_for_its_end_tells_it_twice_and_sees_no_traceback(
     assert "Traceback" not in server.printed()
 
 
+@plainly
 async def test_what_it_does_not_wait_for_at_its_end_is_told_in_one_line(make_process: MakeProcess) -> None:
     server = await make_process(*UNCONFINED)
     host, port = server.url.removeprefix("http://").split(":")
@@ -198,6 +201,7 @@ async def test_what_it_does_not_wait_for_at_its_end_is_told_in_one_line(make_pro
     assert "Traceback" not in server.printed()
 
 
+@plainly
 async def test_ending_it_suspends_conversations_and_the_next_start_shows_them(make_process: MakeProcess) -> None:
     server = await make_process(*UNCONFINED)
     conversation_id = await create(server)
