@@ -17,10 +17,14 @@ import uvloop
 
 from agent_core.errors import DrydockError
 from bench import (
+    agents,
     append,
     backup,
     clients,
+    cluster,
+    connected,
     crowd,
+    databases,
     editing,
     files,
     first_command,
@@ -43,10 +47,14 @@ Measure = Callable[[Stage], Awaitable[list[Figure]]]
 
 MEASUREMENTS: dict[str, Measure] = {
     "append": append.measure,
+    "databases": databases.measure,
     "backup": backup.measure,
     "view": view.measure,
     "steps": steps.measure,
     "crowd": crowd.measure,
+    "cluster": cluster.measure,
+    "agents": agents.measure,
+    "connected": connected.measure,
     "clients": clients.measure,
     "first": first_command.measure,
     "start": start.measure,

@@ -1,50 +1,52 @@
-"""``python -m bench.databases postgresql://…``: appends to SQLite and to that empty PostgreSQL, in turns.
-
-A database's figures are its disk's: for a fair comparison both are on the same one.
-"""
+"""Appends to SQLite and to PostgreSQL in turns, both on the same disk: a database's figures are its disk's."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import tempfile
-from pathlib import Path
+from uuid import uuid4
 
 from bench.append import PAYLOAD, WRITERS, event, many, single, timed
-from bench.figures import p50, percentile
+from bench.figures import Figure, p50, percentile
+from bench.postgresql import postgresql
+from bench.stage import Stage
 from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
 
 ROUNDS = 5
 APPENDS = 300
 EACH = 60
+READS = 100
 
 
-async def measure(url: str) -> None:
-    """Print what each round finds, and the medians."""
+async def measure(stage: Stage) -> list[Figure]:
+    """Medians of some rounds with each."""
     found: dict[str, list[tuple[float, float, float, float]]] = {"SQLite": [], "PostgreSQL": []}
-    with tempfile.TemporaryDirectory(prefix="drydock-bench-") as folder:
+    async with postgresql() as server:
+        url = server.url(await server.new_database(), tcp=True)
         async with (
-            open_database(Path(folder, "sqlite")) as sqlite,
-            open_database(Path(folder, "postgresql"), DatabaseSettings(url=url)) as postgresql,
+            open_database(stage.data_dir()) as sqlite,
+            open_database(stage.data_dir(), DatabaseSettings(url=url)) as other,
         ):
             await sqlite.make_room()
-            for number in range(ROUNDS):
-                for name, database in (("SQLite", sqlite), ("PostgreSQL", postgresql)):
-                    found[name].append(await _round(database))
-                    print(f"{number + 1}: {name:10}", *(f"{value:10.2f}" for value in found[name][-1]), flush=True)
-    print(f"\nof {len(PAYLOAD)} bytes:   append p50, p99 in ms; events/s of {WRITERS} writers; a page of 100 read, ms")
+            for _ in range(stage.few(ROUNDS, 1)):
+                for name, database in (("SQLite", sqlite), ("PostgreSQL", other)):
+                    found[name].append(await _round(stage, database))
+    figures: list[Figure] = []
     for name, rounds in found.items():
-        print(f"   {name:10}", *(f"{p50(list(values)):10.2f}" for values in zip(*rounds, strict=True)))
+        alone, late, rate, page = (p50(list(values)) for values in zip(*rounds, strict=True))
+        figures += [
+            Figure(f"{name}: durable append of {len(PAYLOAD)} bytes, one at a time", alone, "ms"),
+            Figure("  the same, p99", late, "ms"),
+            Figure(f"  with {WRITERS} writers", rate, "events/s"),
+            Figure("  a page of 100 events read", page, "ms"),
+        ]
+    return figures
 
 
-async def _round(database: Database) -> tuple[float, float, float, float]:
-    alone = [seconds * 1000 for seconds in await single(database, APPENDS)]
-    rate = await many(database, EACH)
-    await database.events.append("page", event() * 100)
-    reads = [seconds * 1000 for seconds in await timed(100, lambda: database.events.read("page", limit=100))]
+async def _round(stage: Stage, database: Database) -> tuple[float, float, float, float]:
+    alone = [seconds * 1000 for seconds in await single(database, stage.few(APPENDS, 20))]
+    rate = await many(database, stage.few(EACH, 5))
+    log = uuid4().hex
+    await database.events.append(log, event() * 100)
+    count = stage.few(READS, 5)
+    reads = [seconds * 1000 for seconds in await timed(count, lambda: database.events.read(log, limit=100))]
     return p50(alone), percentile(alone, 99), rate, p50(reads)
-
-
-if __name__ == "__main__":
-    asyncio.run(measure(sys.argv[1]))

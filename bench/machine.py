@@ -43,6 +43,12 @@ def processor_seconds(pid: int) -> float:
     return total / 1e9
 
 
+def busy_seconds() -> float:
+    """Processor time that everything on this machine has used so far."""
+    user, nice, system, _, _, *rest = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9])
+    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
+
+
 def resident_kb(pid: int) -> int:
     """Memory of a process that stands in RAM, in KiB."""
     pages = int((_PROC / str(pid) / "statm").read_text().split()[1])

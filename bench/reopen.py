@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from agent_core.events.control import AgentState, AgentStateChanged, RecallAction, RecallObservation
 from agent_core.events.llm_events import (
@@ -24,7 +23,7 @@ from bench.client import following, state_of
 from bench.figures import Figure, p50
 from bench.processes import Server
 from bench.stage import Stage
-from server.db.database import open_database
+from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
 
 EVENTS = 10_000
@@ -38,7 +37,8 @@ async def measure(stage: Stage) -> list[Figure]:
     data_dir = stage.data_dir()
     names = [f"long{n}" for n in range(rounds + 1)]
     stage.say(f"making {len(names)} conversations of {length:,} events")
-    await _make(data_dir, names, length)
+    async with open_database(data_dir) as database:
+        await make_logs(database, names, length)
     first, everything, again_first, again_all = [], [], [], []
     async with stage.server(data_dir=data_dir, resume_on_start="false") as server:
         await _open(server, names.pop(), length)  # what is loaded once in a process's life
@@ -71,15 +71,15 @@ async def _open(server: Server, conversation_id: str, length: int) -> tuple[floa
     return client.arrivals[0].at - now, to_all
 
 
-async def _make(data_dir: Path, names: list[str], length: int) -> None:
-    async with open_database(data_dir) as database:
-        for name in names:
-            await database.conversations.create(ConversationRecord(id=name, title=name, trigger="gui"))
-            stream = await EventStream.open(name, database.events)
-            events = list(_log(length))
-            for start in range(0, length, BATCH):
-                await stream.add_events(events[start : start + BATCH])
-            stream.close()
+async def make_logs(database: Database, names: list[str], length: int) -> None:
+    """Conversations of these ids that are done, with so many events each."""
+    for name in names:
+        await database.conversations.create(ConversationRecord(id=name, title=name, trigger="gui"))
+        stream = await EventStream.open(name, database.events)
+        events = list(_log(length))
+        for start in range(0, length, BATCH):
+            await stream.add_events(events[start : start + BATCH])
+        stream.close()
 
 
 def _log(length: int) -> Iterator[AnyEvent]:

@@ -206,24 +206,34 @@ class DrydockClient:
         page_id: str | None = None,
         repository: str | None = None,
         trigger: str | None = None,
+        search: str | None = None,
     ) -> ConversationPage:
-        """One page, newest first; `page_id` is the `next_page_id` of the page before."""
+        """One page, newest first; `page_id` is the `next_page_id` of the page before.
+
+        With `search` those alone whose title, repository or id has this text, in any case.
+        """
         query = {
             "limit": limit,
             "page_id": page_id,
             "selected_repository": repository,
             "conversation_trigger": trigger,
+            "query": search,
         }
         return parsed(ConversationPage, await self._http.json("GET", "/api/conversations", query=query))
 
     async def conversations(
-        self, *, repository: str | None = None, trigger: str | None = None, page_size: int = PAGE
+        self,
+        *,
+        repository: str | None = None,
+        trigger: str | None = None,
+        search: str | None = None,
+        page_size: int = PAGE,
     ) -> AsyncIterator[Conversation]:
-        """All conversations, newest first, page by page as they are asked for."""
+        """All conversations, newest first, page by page as they are asked for; see `conversation_page`."""
         page_id: str | None = None
         while True:
             page = await self.conversation_page(
-                limit=page_size, page_id=page_id, repository=repository, trigger=trigger
+                limit=page_size, page_id=page_id, repository=repository, trigger=trigger, search=search
             )
             for conversation in page.results:
                 yield conversation

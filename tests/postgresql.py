@@ -40,6 +40,7 @@ _SETTINGS: Final = {
     "max_connections": "60",
     "log_min_messages": "fatal",
 }
+_DURABLE: Final = {"shared_buffers": "256MB", "max_connections": "200", "log_min_messages": "fatal"}
 _LOCALE: Final = ("--locale-provider", "icu", "--icu-locale", "en-US", "--locale", "C.UTF-8")
 """Text is in the order of a language, as in most clusters, and not in that of its bytes."""
 
@@ -55,11 +56,13 @@ host all all 127.0.0.1/32 trust
 class Cluster:
     """A PostgreSQL server that its owner starts, stops and closes; it ends with this process whatever becomes of that.
 
-    Tests of one process run one after another, so each may stop it, and sees to it that it runs afterwards.
+    Tests of one process run one after another, so each may stop it, and sees to it that it runs afterwards. One that
+    `is_durable` is as careful as PostgreSQL is by itself, for measurements.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_durable: bool = False) -> None:
         self._programs = _programs()
+        self._settings = _DURABLE if is_durable else _SETTINGS
         self._user = "postgres" if os.geteuid() == 0 else None
         self._folder = Path(tempfile.mkdtemp(prefix="drydock-postgresql-", dir="/tmp"))  # a socket's path is short
         self._names = (f"test_{number}" for number in itertools.count())
@@ -92,7 +95,7 @@ class Cluster:
     def start(self) -> None:
         """Start it, at the port that it had before; returns when it takes connections."""
         self.port = self.port or _free_port()
-        options = {**_SETTINGS, "port": str(self.port), "unix_socket_directories": str(self._folder)}
+        options = {**self._settings, "port": str(self.port), "unix_socket_directories": str(self._folder)}
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         self._process = self._starter.submit(self._spawn, words).result()
         RUNNING.add(self.pid)

@@ -120,7 +120,7 @@ class Finder:
             return await self.client.conversation(text)
         except NotFoundError:
             pass
-        matches = [one async for one in self.newest() if text and one.id.startswith(text)]
+        matches = [one async for one in self.newest(text) if text and one.id.startswith(text)]
         if not matches:
             raise DrydockError(f"no conversation's id begins with {text!r}; `drydock conversations list` shows them")
         if len(matches) > 1:
@@ -128,9 +128,10 @@ class Finder:
             raise DrydockError(f"{text!r} is the beginning of {len(matches)} ids ({some} …); type some more of it")
         return matches[0]
 
-    async def newest(self) -> AsyncIterator[Conversation]:
+    async def newest(self, search: str = "") -> AsyncIterator[Conversation]:
+        """All, or those whose title, repository or id has this text; a server that does not look for it sends all."""
         count = 0
-        async for one in self.client.conversations(page_size=PAGE):
+        async for one in self.client.conversations(page_size=PAGE, search=search or None):
             yield one
             count += 1
             if count == LOOKED_AT:
@@ -158,7 +159,7 @@ def kind_of(conversation: Conversation) -> str:
 async def _list(known: Finder, options: Mapping[str, Any], printer: Printer) -> int:
     wanted, state = (options["search"] or "").casefold(), options["state"]
     found: list[Conversation] = []
-    async for one in known.newest():
+    async for one in known.newest(options["search"] or ""):
         about = f"{one.title}\n{one.selected_repository or ''}\n{one.id}".casefold()
         if wanted in about and (state is None or kind_of(one) == state):
             found.append(one)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from agent_core.events.store import SEPARATOR, belongs_to
+from agent_core.events.store import SEPARATOR
 from server.db.tables import events, from_microseconds, owners
 
 MAX_ROWS = 1000
@@ -79,9 +79,10 @@ def select_last_ids(logs: Collection[str]) -> Select[Any]:
 
 
 def select_below(conversation_id: str) -> Select[Any]:
-    """What may be below this log: found by its owner, which each log has, and which are few; `LIKE` preselects."""
-    below = owners.c.conversation_id.startswith(f"{conversation_id}{SEPARATOR}", autoescape=True)
-    return select(owners.c.conversation_id).where(below)
+    """The logs below this one, found by the owners that they have, which stand together in the order of their bytes."""
+    log = owners.c.conversation_id
+    first, behind = f"{conversation_id}{SEPARATOR}", f"{conversation_id}{chr(ord(SEPARATOR) + 1)}"
+    return select(log).where(log >= first, log < behind)
 
 
 async def raise_epoch(connection: AsyncConnection, conversation_id: str) -> int:
@@ -93,7 +94,7 @@ async def delete_log(connection: AsyncConnection, conversation_id: str) -> list[
     """Delete the rows of the log and of those below it, and fence their owners off; returns the ids of these logs."""
     found = (await connection.execute(select_below(conversation_id))).scalars()
     # In the order in which appends take the rows of owners, too: whoever takes them in another one may wait for ever.
-    logs = sorted([conversation_id, *(log for log in found if belongs_to(log, conversation_id))])
+    logs = sorted([conversation_id, *found])
     for log in logs:
         await connection.execute(delete(events).where(events.c.conversation_id == log))
         await connection.execute(update(owners).where(owners.c.conversation_id == log).values(epoch=owners.c.epoch + 1))

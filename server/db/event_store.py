@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from agent_core.errors import EventStoreError
-from agent_core.events.store import NewEvent, StoredEvent, belongs_to
+from agent_core.events.store import NewEvent, StoredEvent
 from agent_core.troubles import Trouble, coded
 from server.db import event_rows
 from server.db.blobs import BlobStore, PayloadLostError, drop_blobs
@@ -165,8 +165,8 @@ class SqlEventStore:
 
     async def last_ids(self, conversation_id: str) -> dict[str, int]:
         """The id of the last event of the log and of each one below it, where there is one."""
-        owned = (row.conversation_id for row in await self._engines.select(event_rows.select_below(conversation_id)))
-        logs = [conversation_id, *(log for log in owned if belongs_to(log, conversation_id))]
+        below = await self._engines.select(event_rows.select_below(conversation_id))
+        logs = [conversation_id, *(row.conversation_id for row in below)]
         newest = await self._engines.select(event_rows.select_last_ids(logs))
         return {row.conversation_id: row.newest for row in newest}
 

@@ -122,7 +122,8 @@ events = Table(
 )
 
 # Not a foreign key of conversations: a log may exist without a row there (tests, imports), and the row here outlives a
-# deleted conversation so that its last owner stays fenced off.
+# deleted conversation so that its last owner stays fenced off. The ids are in the order of their bytes, also in
+# PostgreSQL (a step says so), so that the logs below one are found without a look at all of them.
 owners = Table(
     "owners",
     metadata,
@@ -183,6 +184,9 @@ inbox = Table(
     Column("created_at", UtcMoment, nullable=False),
     Column("answer", JSON(none_as_null=True)),
     Index("ix_inbox_conversation_id", "conversation_id", "number"),
+    Index("ix_inbox_created_at", "created_at"),
+    # Of those that wait, which are few; for PostgreSQL the step that makes it says so.
+    Index("ix_inbox_waiting", "conversation_id", sqlite_where=text("answer IS NULL")),
 )
 
 conversations = Table(

@@ -29,6 +29,10 @@ FilePath = Annotated[
 ]
 PageId = Annotated[str | None, Query(max_length=2000, description="`next_page_id` of the page before.")]
 RepositoryQuery = Annotated[str | None, Query(max_length=500, description="Only those of this repository.")]
+ConversationQuery = Annotated[
+    str | None,
+    Query(max_length=200, description="Only those whose title, repository or id has this text, in any case."),
+]
 EventId = Annotated[int, Query(ge=-_EXACT, le=_EXACT)]
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)

@@ -105,9 +105,9 @@ class Recovery:
 async def having_sandboxes(conversations: ConversationRepository) -> AsyncIterator[ConversationRecord]:
     """All conversations that have a sandbox, up or not."""
     after = ""
-    while page := await conversations.of_all_users(after=after, limit=PAGE):
+    while page := await conversations.having_sandboxes(after=after, limit=PAGE):
         for record in page:
-            if record.sandbox is not None:
+            if record.sandbox is not None:  # it may be damaged
                 yield record
         after = page[-1].id
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, Final, NamedTuple, Self, TypedDict, Unpack
 
-from sqlalchemy import Column, Executable, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Column, Executable, Row, Text, bindparam, cast, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -165,8 +165,12 @@ class ConversationRepository(TableRepository):
         selected_repository: str | None = None,
         trigger: str | None = None,
         created_after: datetime | None = None,
+        query: str | None = None,
     ) -> NewestFirst[ConversationRecord]:
-        """At most `limit` of this user, newest first, from `page_id` (else `InvalidPageError`) on; none twice."""
+        """At most `limit` of this user, newest first, from `page_id` (else `InvalidPageError`) on; none twice.
+
+        With `query` those alone whose title, repository or id has this text, in any case.
+        """
         table = conversations.c
         statement = select(conversations).where(table.user_id == user_id)
         if selected_repository is not None:
@@ -175,6 +179,13 @@ class ConversationRepository(TableRepository):
             statement = statement.where(table.trigger == trigger)
         if created_after is not None:
             statement = statement.where(table.created_at > created_after)
+        if query:
+            # SQLite knows the cases of ASCII alone.
+            texts = {query} if query.isascii() else {query, query.lower(), query.upper(), query.capitalize()}
+            columns = (table.title, table.selected_repository, table.id)
+            statement = statement.where(
+                or_(*(column.icontains(text, autoescape=True) for column in columns for text in sorted(texts)))
+            )
         statement = newest_first(statement, conversations, limit=limit, page_id=page_id)
         return page_of(await self._records(statement), limit)
 
@@ -188,10 +199,13 @@ class ConversationRepository(TableRepository):
         await self._touches.flush()
         return await self._records(statement)
 
-    async def of_all_users(self, *, after: str, limit: int) -> list[ConversationRecord]:
-        """At most `limit`, in the order of their ids, behind the id `after`."""
-        statement = select(conversations).where(conversations.c.id > after).order_by(conversations.c.id).limit(limit)
-        return await self._records(statement)
+    async def having_sandboxes(self, *, after: str, limit: int) -> list[ConversationRecord]:
+        """At most `limit` that have a sandbox, of all users, in the order of their ids, behind the id `after`."""
+        table = conversations.c
+        has_one = cast(table.sandbox, Text) != "null"
+        return await self._records(
+            select(conversations).where(table.id > after, has_one).order_by(table.id).limit(limit)
+        )
 
     async def ids(self) -> set[str]:
         return {row.id for row in await self._engines.select(select(conversations.c.id))}

@@ -163,11 +163,13 @@ class LeaseRepository(TableRepository):
 
     async def tell(self, live: Mapping[str, Mapping[str, Any]], server_id: str) -> None:
         """What this server says of conversations that it runs, by their ids."""
+        if not live:
+            return
 
         async def apply(connection: AsyncConnection) -> None:
-            for log, facts in live.items():
-                own = (leases.c.conversation_id == log) & (leases.c.owner == server_id)
-                await connection.execute(update(leases).where(own).values(live=dict(facts)))
+            own = (leases.c.conversation_id == bindparam("log")) & (leases.c.owner == server_id)
+            rows = [{"log": log, "facts": dict(facts)} for log, facts in live.items()]
+            await connection.execute(update(leases).where(own).values(live=bindparam("facts")), rows)
 
         await self._writer.change(apply)
 

@@ -38,7 +38,7 @@ from server.routes.conversations.new_conversation import (
     create_once,
     is_unguessable,
 )
-from server.routes.query import PageId, RepositoryQuery
+from server.routes.query import ConversationQuery, PageId, RepositoryQuery
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
 from server.routes.user.llm_profiles import check_choice
@@ -136,12 +136,15 @@ async def list_conversations(
     page_id: PageId = None,
     selected_repository: RepositoryQuery = None,
     conversation_trigger: ConversationTrigger | None = None,
+    query: ConversationQuery = None,
     include_sub_conversations: Annotated[
         bool, Query(description="Without effect: sub-agents have logs of their own, but no conversations.")
     ] = False,
 ) -> dict[str, Any]:
     """A page of conversations, newest first."""
-    page = await conversation_page(services, identity, limit, page_id, selected_repository, conversation_trigger)
+    page = await conversation_page(
+        services, identity, limit, page_id, selected_repository, conversation_trigger, query=query
+    )
     results = [
         conversation_info(record, services.manager.live(record.id), services.settings.base_path)
         for record in page.results
@@ -156,6 +159,8 @@ async def conversation_page(
     page_id: str | None,
     selected_repository: str | None,
     trigger: ConversationTrigger | None,
+    *,
+    query: str | None = None,
 ) -> NewestFirst[ConversationRecord]:
     """At most `limit` conversations, newest first, none older than the server's setting."""
     age = services.settings.conversation_max_age_seconds
@@ -167,6 +172,7 @@ async def conversation_page(
             selected_repository=selected_repository,
             trigger=trigger,
             created_after=utc_now() - timedelta(seconds=age) if age else None,
+            query=query,
         )
     except InvalidPageError as error:
         raise ReplyError(400, {"detail": str(error)}) from error

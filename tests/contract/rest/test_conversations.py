@@ -205,6 +205,18 @@ async def test_conversations_that_come_and_go_between_pages_shift_none(server: S
     assert (seen, rest["next_page_id"]) == (made[::-1], None)
 
 
+async def test_a_text_is_looked_for_in_all_of_them_page_by_page(server: Server) -> None:
+    made = [await server.create() for _ in range(4)]
+    for one in made[:3]:
+        await server.client.patch(f"/api/conversations/{one}", json={"title": f"Login {one[:4]}"})
+    query = {"limit": 2, "query": "lOgIn"}
+    first = (await server.get("/api/conversations", params=query)).json()
+    rest = (await server.get("/api/conversations", params={**query, "page_id": first["next_page_id"]})).json()
+    assert [info["conversation_id"] for page in (first, rest) for info in page["results"]] == made[2::-1]
+    assert rest["next_page_id"] is None
+    assert (await server.get("/api/conversations", params={"query": "a" * 201})).status_code == 422
+
+
 async def test_a_page_id_that_nobody_gave_out_is_refused(server: Server) -> None:
     response = await server.get("/api/conversations?page_id=nonsense")
     assert response.status_code == 400

@@ -80,6 +80,7 @@ async def test_a_quick_run_measures_every_budget_and_leaves_nothing_behind(tmp_p
         *("append", "view", "steps", "crowd", "first", "start", "memory", "reopen", "listing", "stop"),
         *("kernel", "editing", "files", "terminal", "clients"),
     }
+    assert result["figures"].keys() - budgeted == {"databases", "cluster", "agents", "connected"}
     assert all(one["value"] >= 0 for figures in result["figures"].values() for one in figures)
     assert list((tmp_path / "tmp").iterdir()) == []
     assert started_here(tmp_path) == []
@@ -105,4 +106,4 @@ async def test_an_unknown_name_is_answered_with_those_that_there_are(tmp_path: P
     process = await start(tmp_path, "speed")
     printed = await output(process)
     assert process.returncode == 2
-    assert "there is no speed; there are append, backup, view" in printed
+    assert "there is no speed; there are append, databases, backup, view" in printed
