@@ -42,7 +42,10 @@ COPY drydock_client drydock_client
 COPY server server
 COPY migrations migrations
 COPY runtime_images runtime_images
-RUN chmod -R a+rX pyproject.toml agent_core drydock_client server migrations runtime_images \
+# What messages point to: `drydock docs`, and the pages of error codes.
+COPY docs docs
+COPY deploy/healthcheck.py ./
+RUN chmod -R a+rX pyproject.toml healthcheck.py agent_core drydock_client server migrations runtime_images docs \
  && venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
       --no-deps --no-build-isolation --no-index --editable . \
  && venv/bin/python -m compileall -q agent_core server migrations runtime_images \
@@ -69,5 +72,5 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-  CMD python -c "import ssl, urllib.request as r; r.urlopen('http${DRYDOCK_TLS_CERTIFICATE:+s}://127.0.0.1:$DRYDOCK_PORT/health', timeout=4, context=ssl._create_unverified_context())"
+  CMD ["/usr/bin/python3", "-I", "-S", "/opt/drydock/healthcheck.py"]
 CMD ["drydock", "serve"]

@@ -15,7 +15,8 @@ USER: Final[ContextVar[str]] = ContextVar("user", default="")
 class Trouble(StrEnum):
     """The codes of bad luck: fields `code` of lines in the log, and labels of a server's counter.
 
-    What each is, what people read of it, and what to do is in docs/operations.md. Some are codes of events, too.
+    What each is, what people read of it, and what to do is in docs/errors.md, which servers show at `/errors`. Some
+    are codes of events, too.
     """
 
     # The storage.

@@ -41,6 +41,7 @@ from server.errors import install_error_replies
 from server.git_providers.accounts import GitAccess
 from server.git_providers.request_tools import RequestMaker
 from server.http.base_path import BasePath
+from server.http.error_pages import ERROR_ROUTES
 from server.http.forwarding import Forwarding
 from server.http.gate import Gate
 from server.http.page import page_of
@@ -282,7 +283,9 @@ class Application:
         )
         await stack.enter_async_context(Retention(settings, database, manager, metrics))
         await stack.enter_async_context(HostWatch(metrics))
-        gateway = SocketGateway(manager, authenticator, keeper=self._keeper, limits=self.socket_limits)
+        gateway = SocketGateway(
+            manager, authenticator, keeper=self._keeper, limits=self.socket_limits, base_path=settings.base_path
+        )
         await stack.enter_async_context(gateway)
         _show_clients(metrics, gateway)
         metrics.gauge("drydock_last_backup_timestamp_seconds", partial(last_backup, settings.data_dir))
@@ -340,7 +343,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: s
     )
     api.openapi = cache(partial(openapi_document, api, base_path))  # type: ignore[method-assign] # as FastAPI says to do it
     api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
-    install_error_replies(api)
+    install_error_replies(api, base_path)
     for module in (
         *(health, options, settings_routes, secrets, skills, plugin_routes, git_providers),
         *(new_conversation, imports, archives, conversations),
@@ -349,7 +352,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: s
         *(feedback, notes, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),
     ):
         api.router.routes.extend(module.router.routes)
-    api.router.routes.extend([*PROVIDER_ROUTES, *mcp_sign_ins.OPEN_ROUTES])
+    api.router.routes.extend([*PROVIDER_ROUTES, *mcp_sign_ins.OPEN_ROUTES, *ERROR_ROUTES])
     api.mount("/", page)
     return api
 

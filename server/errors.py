@@ -41,6 +41,9 @@ _HIDDEN_TEXTS: Final = 200
 """Of a body with more texts than that, a fault's line shows nothing but the places."""
 _ID: Final = "conversation_id"
 
+ERROR_PAGES: Final = "/errors"
+"""Path below which each code of an error has a page, for everybody."""
+
 INTERNAL: Final = "Internal server error; the server's log has the details."
 
 _KINDS: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -146,21 +149,43 @@ class GitProviderError(ServerError):
         return {}
 
 
-def install_error_replies(app: FastAPI) -> None:
-    """Make `app` answer every error in the protocol's shapes; nothing internal ever reaches a client."""
+def install_error_replies(app: FastAPI, base_path: str = "") -> None:
+    """Make `app` answer every error in the protocol's shapes; nothing internal ever reaches a client.
+
+    Where an error has a code, its page is found below `base_path`.
+    """
+
+    async def answer(request: Request, error: Exception) -> Response:
+        body, status, headers = _reply_to(request, error)
+        return JSONResponse(_with_page(body, error, base_path), status, headers=headers)
+
     for kind in (DrydockError, RequestValidationError, HTTPException, Exception):
-        app.add_exception_handler(kind, _answer)
+        app.add_exception_handler(kind, answer)
 
 
-async def _answer(request: Request, error: Exception) -> Response:
+def page_of_code(code: str, base_path: str = "") -> str:
+    """Where this server says what a code means and what to do."""
+    return f"{base_path}{ERROR_PAGES}/{code}"
+
+
+def _with_page(body: Any, error: Exception, base_path: str) -> Any:
+    """`body` with the code of what has happened, where it has one, and where its page is."""
+    cause = error.__cause__ if isinstance(error, ReplyError) else error
+    own = cause.code if isinstance(cause, SandboxError | EventStoreError) else ""
+    if not isinstance(body, dict) or not (code := body.get("code") or own):
+        return body
+    return {**body, "code": code, "docs": page_of_code(code, base_path)}
+
+
+def _reply_to(request: Request, error: Exception) -> tuple[Any, int, Mapping[str, str] | None]:
     match error:
         case ReplyError():
-            return JSONResponse(error.body, error.status, headers=error.headers or _retry_later(error.status))
+            return error.body, error.status, error.headers or _retry_later(error.status)
         case GitProviderError():
             logger.info("%s %s: %s", request.method, request.url.path, error)
-            return JSONResponse(str(error), error.reply_status, headers=dict(error.reply_headers))
+            return str(error), error.reply_status, dict(error.reply_headers)
         case ConversationNotFoundError():
-            return JSONResponse({"detail": str(error)}, 404)
+            return {"detail": str(error)}, 404, None
         case RequestValidationError():
             # The input is left out, since it may hold a secret.
             found = error.errors()
@@ -168,27 +193,27 @@ async def _answer(request: Request, error: Exception) -> Response:
             problems = [
                 {"type": e["type"], "loc": e["loc"], "msg": problem_text(e, form)} for e in found[:_LISTED_PROBLEMS]
             ]
-            return JSONResponse(problems_body(jsonable_encoder(problems), of=len(found)), 422)
+            return problems_body(jsonable_encoder(problems), of=len(found)), 422, None
         case HTTPException():
             detail: Any = error.detail  # Starlette takes more than the text that it declares
             body = problems_body(detail) if isinstance(detail, list) else {"detail": detail}
-            return JSONResponse(body, error.status_code, headers=error.headers)
+            return body, error.status_code, error.headers
         case RunElsewhereError():
             body = {"detail": str(error), "message": str(error), "code": error.code}
-            return JSONResponse(body, 503, headers={"Retry-After": "1"})
+            return body, 503, {"Retry-After": "1"}
         case ClientToolError():
             body = {"success": False, "error": str(error), "detail": str(error), "code": error.code}
-            return JSONResponse(body, ANSWER_STATUS.get(error.code, 409))
+            return body, ANSWER_STATUS.get(error.code, 409), None
         case KeyReusedError() | KeyInUseError():
             # 422 with another request, 409 while the first one is still being carried out.
             status, code = (409, "key_in_use") if isinstance(error, KeyInUseError) else (422, "key_reused")
-            return JSONResponse({"detail": str(error), "error": str(error), "code": code}, status)
+            return {"detail": str(error), "error": str(error), "code": code}, status, None
         case DrydockError():
             _write_down(request, error)
             status = status_of(error)
-            return JSONResponse({"detail": str(error), "message": str(error)}, status, headers=_retry_later(status))
+            return {"detail": str(error), "message": str(error)}, status, _retry_later(status)
     _write_down_fault(request, error)
-    return JSONResponse({"detail": INTERNAL}, 500)
+    return {"detail": INTERNAL}, 500, None
 
 
 def _write_down(request: Request, error: DrydockError) -> None:
@@ -282,7 +307,14 @@ def stored_problem(error: DrydockError, otherwise: str) -> str:
     return str(error) if status_of(error) != 500 else otherwise
 
 
-def refusal_body(status: int, message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """An error as OpenAI's clients read it, with the kind, and where there is none the code, of such a status."""
+def refusal_body(
+    status: int, message: str, *, param: str | None = None, code: str | None = None, base_path: str = ""
+) -> dict[str, Any]:
+    """An error as OpenAI's clients read it, with the kind, and where there is none the code, of such a status.
+
+    Where it has a code, its page is found below `base_path`.
+    """
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return {"error": {"message": message, "type": kind, "param": param, "code": code or _CODES.get(status)}}
+    code = code or _CODES.get(status)
+    page = {"docs": page_of_code(code, base_path)} if code is not None else {}
+    return {"error": {"message": message, "type": kind, "param": param, "code": code, **page}}

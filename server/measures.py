@@ -134,5 +134,5 @@ MEASURES: Final[dict[str, MetricInfo]] = {
     "process_start_time_seconds": MetricInfo("gauge", "When the server's process began, in seconds since 1970"),
     "process_open_fds": MetricInfo("gauge", "Descriptors that are open"),
     "process_max_fds": MetricInfo("gauge", "Descriptors that may be open"),
-    TROUBLES: MetricInfo("counter", "Bad luck that was met, by its code (see the tables at the end)", ("code",)),
+    TROUBLES: MetricInfo("counter", "Bad luck that was met, by its code (docs/errors.md)", ("code",)),
 }

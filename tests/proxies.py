@@ -1,4 +1,4 @@
-"""nginx and HAProxy before a server, with the configurations of `deploy/` but for addresses and files."""
+"""nginx, HAProxy and Caddy before a server, with the configurations of `deploy/` but for addresses and files."""
 
 from __future__ import annotations
 
@@ -93,6 +93,23 @@ async def haproxy(folder: Path, upstream: int, ports: tuple[int, int], *, path: 
         yield Proxy(f"https://{NAME}:{ports[0]}{path}", authority.file, *ports)
 
 
+@contextlib.asynccontextmanager
+async def caddy(folder: Path, upstream: int, ports: tuple[int, int]) -> AsyncIterator[Proxy]:
+    """As `nginx`, with a certificate that is given to it: there is none here who would."""
+    authority = Authority(folder)
+    certificate, key = authority.vouch("caddy", NAME)
+    options = f"{{\n\tadmin off\n\thttps_port {ports[0]}\n\thttp_port {ports[1]}\n\tskip_install_trust\n}}\n"
+    changes = {
+        "drydock.example.com {": f"{options}{NAME} {{\n\tbind 127.0.0.1\n\ttls {certificate} {key}",
+        "reverse_proxy 127.0.0.1:3000 {": f"reverse_proxy 127.0.0.1:{upstream} {{",
+    }
+    file = folder / "Caddyfile"
+    file.write_text(_changed((ROOT / "deploy" / "caddy" / "Caddyfile").read_text("utf-8"), changes))
+    words = ("run", "--config", str(file), "--adapter", "caddyfile")
+    async with _running("caddy", *words, log=folder / "caddy.log", port=ports[0], home=folder):
+        yield Proxy(f"https://{NAME}:{ports[0]}", authority.file, *ports)
+
+
 def _changed(text: str, changes: dict[str, str]) -> str:
     for before, after in changes.items():
         assert before in text, f"the configuration has no {before!r}"
@@ -101,11 +118,14 @@ def _changed(text: str, changes: dict[str, str]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _running(program: str, *words: str, log: Path, port: int) -> AsyncIterator[None]:
+async def _running(
+    program: str, *words: str, log: Path, port: int, home: Path | None = None
+) -> AsyncIterator[None]:
     found = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin")
     assert found is not None, f"{program} is missing: scripts/real-parts {program}"
     with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(found, *words, stdout=output, stderr=output)
+        environment = None if home is None else {"PATH": os.defpath, "HOME": str(home)}
+        process = await asyncio.create_subprocess_exec(found, *words, stdout=output, stderr=output, env=environment)
     try:
         async with asyncio.timeout(START_SECONDS):
             while not await _listens(port):

@@ -252,5 +252,7 @@ describe("what tools did", () => {
     const card = screen.getByTestId("error-card");
     expect(card.textContent).toContain("The model provider refused the API key");
     expect(within(card).getByRole("link", { name: "Open settings" })).toBeTruthy();
+    const page = within(card).getByRole("link", { name: "What this means" });
+    expect(page.getAttribute("href")).toBe("/errors/STATUS%24ERROR_LLM_AUTHENTICATION");
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { lastingApproval, messageAction, stateAction } from "../src/protocol/client-actions";
 import { frameId, parseDelta, parseFrame } from "../src/protocol/frames";
-import { explain, explainReason, progressLabel } from "../src/protocol/status";
+import { errorCode, explain, explainReason, progressLabel } from "../src/protocol/status";
 import { action, state } from "./builders";
 
 describe("recognising frames", () => {
@@ -60,6 +60,15 @@ describe("explanations", () => {
     expect(explainReason("ValueError: odd").details).toBe("odd");
     expect(explainReason("STATUS$ERROR_LLM_AUTHENTICATION", "bad key").details).toBe("bad key");
     expect(explainReason("SandboxError: no engine")).toMatchObject({ title: "The sandbox could not be started", details: "no engine" });
+  });
+
+  it("name the server's page about an error, where there is one", () => {
+    expect(errorCode("STATUS$ERROR_DISK_LIMIT")).toBe("STATUS$ERROR_DISK_LIMIT");
+    expect(errorCode("LLMContextWindowError: too long")).toBe("LLMContextWindowError");
+    expect(errorCode("RuntimeError: Agent reached maximum iteration. Current iteration: 3")).toBe("MaxIterationsReached");
+    expect(errorCode("EngineUnavailableError: gone")).toBe("engine_unavailable");
+    expect(errorCode("STATUS$ERROR")).toBe("");
+    expect(errorCode("ValueError: odd")).toBe("");
   });
 
   it("put an unknown runtime status in plain words", () => {

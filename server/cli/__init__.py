@@ -19,6 +19,11 @@ from server.cli.parser import FIRST_STEPS, parser
 if TYPE_CHECKING:
     import argparse
 
+TO_DOCTOR: Final = (
+    "drydock: `drydock doctor`, with the same options, looks at all that a server needs here, and says what to do\n"
+)
+"""What a start that fails ends with."""
+
 UNUSED_MODULES = ("aiohttp", "requests", "tornado", "pydantic.v1")
 """What python-socketio loads for its clients only (0.2 s, 20 MB), and FastAPI to refuse models of pydantic 1."""
 
@@ -96,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = _run(options)
         sys.stdout.flush()
     except DrydockError as error:
-        sys.stderr.write(f"drydock: {error}\n")
+        sys.stderr.write(f"drydock: {error}\n{TO_DOCTOR if options.command == 'serve' else ''}")
         return getattr(error, "exit_status", 2)
     except KeyboardInterrupt:
         return INTERRUPTED

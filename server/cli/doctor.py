@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import platform
+import resource
 import shutil
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from http.client import HTTPException
 from typing import NamedTuple, TextIO
-from urllib.request import getproxies
+from urllib.parse import urlsplit
+from urllib.request import HTTPSHandler, ProxyHandler, build_opener, getproxies
 
+from agent_core.destinations import is_loopback
 from agent_core.errors import DrydockError
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.kubernetes.provider import KubernetesProvider
@@ -20,6 +25,7 @@ from agent_core.version import VERSION
 from server.auth.certificate import certificate_of
 from server.auth.identity import resolve_token
 from server.auth.origin import check_bind
+from server.cli.listener import PortTakenError, bind
 from server.conversation_manager.retention import RetentionLimits, find_doomed
 from server.db.data_folder import LAST_BACKUP, instance_id, prepare_data_dir
 from server.db.database import DATABASE_FILE, examine
@@ -37,7 +43,9 @@ from server.settings.settings import MEGABYTE, Settings
 from server.settings.text_fields import shown_address
 
 CHECK_SECONDS = 20.0
+ASK_SECONDS = 3.0
 MIN_PYTHON = (3, 11)
+ENOUGH_DESCRIPTORS = 4096
 SHOWN_OTHERS = 5
 REMOVAL = (
     "F=label=drydock.instance=NAME; docker ps -aqf $F | xargs -r docker rm -fv; docker volume ls -qf $F | xargs -r"
@@ -93,6 +101,9 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         _memory(settings),
         _capacity(settings),
         _access(settings),
+        *await _bounded("port", lambda: _port(settings)),
+        *_cluster(settings),
+        *_descriptors(),
         *_certificate(settings),
         engine._replace(needed=docker_needed),
         image._replace(needed=docker_needed and engine.ok),
@@ -107,7 +118,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
             )
         ),
         _page(settings),
-        _model(settings),
+        *await _bounded("model", lambda: _model(settings)),
         *_proxy(),
     ]
 
@@ -318,7 +329,55 @@ def _access(settings: Settings) -> DoctorFinding:
     kind = "a token is asked for" if token else "no token: this machine only"
     if settings.authenticator_class is not None:
         kind = "authenticator_class says who may"
-    return DoctorFinding("access", ok=True, text=f"listens on {settings.host} port {settings.port}, {kind}")
+    text = f"listens on {settings.host} port {settings.port}, {kind}"
+    if settings.listens_on_all and not settings.allowed_hosts:
+        text += "; who asks for it by a name, as through a proxy, is refused: names belong into allowed_hosts"
+    return DoctorFinding("access", ok=True, text=text)
+
+
+async def _port(settings: Settings) -> tuple[DoctorFinding, ...]:
+    """Whether it can be listened on; a server of ours that runs has it rightly."""
+    try:
+        bind(settings).close()
+    except PortTakenError as error:
+        if not await asyncio.to_thread(_is_drydock, settings):
+            return (DoctorFinding("port", ok=False, text=str(error)),)
+        return (DoctorFinding("port", ok=True, text=f"a Drydock server runs at port {settings.port}"),)
+    except DrydockError as error:
+        return (DoctorFinding("port", ok=False, text=str(error)),)
+    return (DoctorFinding("port", ok=True, text="it is free"),) if settings.port else ()
+
+
+def _is_drydock(settings: Settings) -> bool:
+    host = "127.0.0.1" if settings.listens_on_all else settings.host
+    scheme = "http" if settings.tls_certificate is None else "https"
+    address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}/server_info"
+    # Who this is, is all that is asked: its certificate is for a name, and no secret is shown.
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context()))  # noqa: S323
+    try:
+        with opener.open(address, timeout=ASK_SECONDS) as answer:
+            facts = json.load(answer)
+    except (OSError, ValueError, HTTPException):
+        return False
+    return isinstance(facts, dict) and (facts.get("server") == "Drydock" or "uptime" in facts)
+
+
+def _cluster(settings: Settings) -> Iterator[DoctorFinding]:
+    """Of several servers: whether the others can find this one."""
+    if not settings.conversation_manager_class.endswith(".ClusteredConversationManager"):
+        return
+    if settings.cluster_url is not None:
+        yield DoctorFinding("cluster", ok=True, text=f"the other servers ask this one at {settings.cluster_url}")
+    elif settings.listens_on_all or is_loopback(settings.host):
+        text = "servers on other machines cannot ask this one: name its address in cluster_url, such as http://10.0.0.7:3000"
+        yield DoctorFinding("cluster", ok=False, text=text, needed=False)
+
+
+def _descriptors() -> Iterator[DoctorFinding]:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < ENOUGH_DESCRIPTORS:
+        text = f"this user's processes may have {most}, for clients, sandboxes and files: raise LimitNOFILE or ulimit -n"
+        yield DoctorFinding("descriptors", ok=False, text=text, needed=False)
 
 
 def _certificate(settings: Settings) -> Iterator[DoctorFinding]:
@@ -441,14 +500,34 @@ def _proxy() -> Iterator[DoctorFinding]:
     yield DoctorFinding("proxy", ok=True, text=f"{text}; models of this machine, webhooks, images and plugins never")
 
 
-def _model(settings: Settings) -> DoctorFinding:
+async def _model(settings: Settings) -> tuple[DoctorFinding]:
     if (name := settings.llm_profile) is not None:
         profile = settings.llm_profiles[name]
+        what, url = f"{profile.shown} (profile {name})", profile.base_url
         key = "with a key" if profile.api_key else "without a key of its own"
-        return DoctorFinding("model", ok=True, text=f"{profile.shown} (profile {name}), {key}")
-    if settings.llm_model is None:
+    elif settings.llm_model is None:
         text = "none configured: the built-in demo runs until one is set on the settings page, or with LLM_MODEL"
-        return DoctorFinding("model", ok=False, text=text, needed=False)
-    where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""
-    key = "with a key" if settings.llm_api_key else "without a key"
-    return DoctorFinding("model", ok=True, text=f"{settings.llm_model}{where}, {key}")
+        return (DoctorFinding("model", ok=False, text=text, needed=False),)
+    else:
+        where = f" at {shown_address(settings.llm_base_url)}" if settings.llm_base_url else ""
+        what, url = f"{settings.llm_model}{where}", settings.llm_base_url
+        key = "with a key" if settings.llm_api_key else "without a key"
+    problem = await _unreachable(url) if url else ""
+    return (DoctorFinding("model", ok=not problem, text=f"{what}, {key}{problem}", needed=False),)
+
+
+async def _unreachable(url: str) -> str:
+    """Why nothing can be asked at the address of a model's server, or ""; through a proxy that is not known."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if getproxies() and not is_loopback(host):
+        return ""
+    try:
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+        async with asyncio.timeout(ASK_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+    except (OSError, ValueError, TimeoutError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or f"no answer within {ASK_SECONDS:g} s"
+        return f"; nothing answers there ({reason}): start that server, or correct the base URL"
+    return ""

@@ -169,7 +169,7 @@ machine without a network, where `python3 FILE FOLDER` installs it. That has to 
 """
 _DOCS = """
 Print a page of the documentation, or the list of them: the pages that messages and help point to, such as
-docs/configuration.md.
+docs/configuration.md. The code of an error, such as disk_full, is a name, too: what it means, and what to do.
 """
 _ACP = """
 Talk the Agent Client Protocol over standard input and output: an editor starts this. Behind it are conversations of a
@@ -424,7 +424,7 @@ def parser() -> argparse.ArgumentParser:
     bundle.add_argument("--no-images", action="store_const", const=(), default=usual, dest="usual", help="put none in")
     bundle.add_argument("--force", action="store_true", dest="replace", help="replace the file if it exists")
     docs = commands.add_parser("docs", help="print a page of the documentation", description=_DOCS)
-    docs.add_argument("page", nargs="?", help="such as configuration, or docs/configuration.md")
+    docs.add_argument("page", nargs="?", help="such as configuration, docs/configuration.md, or disk_full")
     completing = commands.add_parser(
         "completion",
         help="print what a shell needs to complete commands",

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import textwrap
 import time
 from functools import partial
@@ -21,10 +22,12 @@ from agent_core.troubles import Trouble
 from agent_core.version import VERSION
 from server.app import Application, create_app
 from server.auth.certificate import ServerCertificate, certificate_of
+from server.cli import TO_DOCTOR
 from server.cli.event_loop import ServerLoop
+from server.cli.listener import bind
 from server.cli.process_log import configure_logging
 from server.db.database import Database
-from server.errors import ConfigurationError, broke_off
+from server.errors import broke_off
 from server.http.turnstile import Turnstile
 from server.http.unfinished import Unfinished
 from server.http.uvicorn_protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
@@ -33,12 +36,9 @@ from server.settings.settings import DEMO_MODEL, Settings
 from server.settings.text_fields import passwords_of, shown_address
 
 logger = logging.getLogger(__name__)
-BACKLOG = 1024
 MAX_DESCRIPTORS = 65_536
 DESCRIPTORS_FOR_CLIENTS = 0.75
 """The share of the process's descriptors; the others are for sandboxes, models, files and the database."""
-_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 120_000}
-"""Silence is looked into after a minute, in four attempts; what is sent is acknowledged within two (in ms)."""
 SANDBOX_SECONDS = 3.0
 RENEW_SECONDS = 5.0
 TELL_SECONDS = 12 * 3600.0
@@ -58,7 +58,7 @@ def serve(settings: Settings, out: TextIO) -> int:
     app = create_app(settings, log_masker=log_masker)
     log_masker.add([app.token] if app.token else [])
     certificate = certificate_of(settings)
-    listener = _bind(settings)
+    listener = bind(settings)
     if settings.cluster_url is None:
         app.settings = settings.model_copy(update={"cluster_url": _address(settings, listener)})
     limit = settings.max_connections or int(_descriptors() * DESCRIPTORS_FOR_CLIENTS)
@@ -110,6 +110,7 @@ def serve(settings: Settings, out: TextIO) -> int:
     except SystemExit:
         # So uvicorn ends when the application does not start; its log line says no more than that.
         if app.failure is None:
+            sys.stderr.write(TO_DOCTOR)
             raise
         raise app.failure from None
     finally:
@@ -204,39 +205,6 @@ def _descriptors() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         return most
     return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
-
-
-def _bind(settings: Settings) -> socket.socket:
-    """The listening socket: bound before anything else, so that a taken port is told at once."""
-    host = "" if settings.host == "*" else settings.host
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            _give_up_on_the_dead(listener)
-            listener.bind(address)
-            listener.listen(BACKLOG)
-            listener.setblocking(False)
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}; "
-            "choose others with --host and --port"
-        ) from error
-    return listener
-
-
-def _give_up_on_the_dead(listener: socket.socket) -> None:
-    """End connections whose client has gone without a word, within two minutes; accepted ones take this over."""
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        if (option := getattr(socket, name, None)) is not None:  # not every system has all of them
-            listener.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _address(settings: Settings, listener: socket.socket) -> str:

@@ -19,7 +19,8 @@ Every setting has one name. It can be given in four places; the first one that h
 1. an option of `drydock serve`: `--host`, `--port`, `--data-dir`, `--sandbox`, `--page`,
    `--otel`;
 2. an environment variable: the name in capitals after `DRYDOCK_`; lists are written with commas. The model's three
-   settings are also read from `LLM_MODEL`, `LLM_API_KEY` and `LLM_BASE_URL`;
+   settings are also read from `LLM_MODEL`, `LLM_API_KEY` and `LLM_BASE_URL`. With `_FILE` behind the name, the value
+   is what is in that file (`LLM_API_KEY_FILE=/run/secrets/key`), so that a secret is in no environment;
 3. a TOML file, named by `--config` or `{CONFIG_VARIABLE}`, with the names as keys;
 4. the default.
 

@@ -98,6 +98,7 @@ class Gate:
         self._scripts = scripts
         self._keeper = keeper or Doorkeeper(authenticator)
         self._origins = origins
+        self._base_path = settings.base_path
         self._unlooked = 0
         self._limiter = RateLimiter(settings.requests_per_second)
         self._max_body = ("max_request_bytes", settings.max_request_bytes)
@@ -135,7 +136,7 @@ class Gate:
         refusal = self._refuse(scope, path, headers)
         if refusal is not None:
             status, body, extra = refusal
-            response = JSONResponse(_in_form_of(path, status, body), status)
+            response = JSONResponse(self._in_form_of(path, status, body), status)
             response.raw_headers.extend(extra)
             await response(scope, receive, guarded_send)
             return
@@ -178,7 +179,7 @@ class Gate:
         except asyncio.CancelledError:
             # So uvicorn breaks off, at its end, what is not answered in time; it would say that with a 500.
             if not started:
-                body = _in_form_of(path, 503, _body(_ENDED))
+                body = self._in_form_of(path, 503, _body(_ENDED))
                 await JSONResponse(body, 503, {"connection": "close"})(scope, receive, guarded_send)
             raise
 
@@ -210,6 +211,13 @@ class Gate:
     def _policy(self, host: str) -> str:
         return content_security_policy(host, self._origins.previews.frame_sources(host), self._scripts())
 
+    def _in_form_of(self, path: str, status: int, body: dict[str, Any]) -> dict[str, Any]:
+        if not path.startswith(OPENAI_PREFIX):
+            return body
+        text = body.get("detail") or body.get("message")
+        words = text if isinstance(text, str) else "; ".join(str(one["msg"]) for one in text or ())
+        return refusal_body(status, words, base_path=self._base_path)
+
     def _limit(self, path: str) -> tuple[str, int]:
         return self._max_upload if path.endswith(UPLOADS) else self._max_body
 
@@ -223,13 +231,6 @@ class Gate:
 def _body(text: str) -> dict[str, str]:
     """The body of a refusal that says what helps: `message` is what the protocol's clients show."""
     return {"detail": text, "message": text}
-
-
-def _in_form_of(path: str, status: int, body: dict[str, Any]) -> dict[str, Any]:
-    if not path.startswith(OPENAI_PREFIX):
-        return body
-    text = body.get("detail") or body.get("message")
-    return refusal_body(status, text if isinstance(text, str) else "; ".join(str(one["msg"]) for one in text or ()))
 
 
 def _is_embedded_elsewhere(headers: Mapping[str, str]) -> bool:

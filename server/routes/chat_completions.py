@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from agent_core.errors import DrydockError, SandboxError
+from agent_core.errors import DrydockError, EventStoreError, SandboxError
 from agent_core.events.branches import Rewind
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.llm_events import MessageEvent, TokenUsage
@@ -37,6 +37,7 @@ from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.doors.chat.requests import MODEL, ChatHistory, ChatRequest, NoUserMessageError
 from server.doors.chat.turn import APPROVE, REJECT, ChatClaim, ChatFailedError, Piece, ServerEndingError, TurnRun, paced
 from server.errors import RETRY_SECONDS, ConversationNotFoundError, ReplyError, problem_text, refusal_body, status_of
+from server.http.base_path import base_path_of
 from server.routes.conversations.new_conversation import NewConversation, begin_conversation, warm_id
 from server.routes.replies import errors
 from server.routes.route_classes import CLIENT_GONE, Handler, JsonRoute, make_router, while_connected
@@ -100,9 +101,9 @@ class ChatReply:
         return {"prompt_tokens": prompt, "completion_tokens": answered, "total_tokens": prompt + answered}
 
 
-def error_chunk(message: str) -> str:
+def error_chunk(message: str, base_path: str) -> str:
     """An error in the middle of a stream."""
-    return _data(refusal_body(500, message, code=AGENT_FAILED))
+    return _data(refusal_body(500, message, code=AGENT_FAILED, base_path=base_path))
 
 
 def _data(value: dict[str, Any]) -> str:
@@ -125,7 +126,8 @@ class OpenAIRoute(JsonRoute):
             except ReplyError as error:
                 body = error.body if isinstance(error.body, dict) else {}
                 message = str(body.get("message") or body.get("detail") or error)
-                return _refused(error.status, message, param=body.get("param"), code=body.get("code"))
+                param, code = body.get("param"), body.get("code")
+                return _refused(error.status, message, param=param, code=code, base_path=base_path_of(request.scope))
             except HTTPException as error:
                 detail = error.detail
                 if not isinstance(detail, str):
@@ -135,10 +137,17 @@ class OpenAIRoute(JsonRoute):
                 return _refused(404, str(error))
             except ChatFailedError as error:
                 status = 503 if isinstance(error, ServerEndingError) else 500
-                return _refused(status, str(error), code=AGENT_FAILED)
+                return _refused(status, str(error), code=AGENT_FAILED, base_path=base_path_of(request.scope))
             except DrydockError as error:
                 # What a sandbox has no room for is refused before anything has begun.
-                return _refused(status_of(error), str(error), may_repeat=isinstance(error, SandboxError))
+                code = error.code if isinstance(error, SandboxError | EventStoreError) else ""
+                return _refused(
+                    status_of(error),
+                    str(error),
+                    code=code or None,
+                    may_repeat=isinstance(error, SandboxError),
+                    base_path=base_path_of(request.scope),
+                )
 
         return answered
 
@@ -159,7 +168,13 @@ def _invalid(error: RequestValidationError) -> Response:
 
 
 def _refused(
-    status: int, message: str, *, param: str | None = None, code: str | None = None, may_repeat: bool = False
+    status: int,
+    message: str,
+    *,
+    param: str | None = None,
+    code: str | None = None,
+    may_repeat: bool = False,
+    base_path: str = "",
 ) -> Response:
     """The refusal. What has failed here fails again: OpenAI's clients would ask twice more on their own account.
 
@@ -168,7 +183,8 @@ def _refused(
     headers = {"X-Should-Retry": "false"} if status >= 500 else {}
     if status == 503:
         headers = {"Retry-After": str(RETRY_SECONDS)} | ({} if may_repeat else headers)
-    return JSONResponse(refusal_body(status, message, param=param, code=code), status, headers=headers)
+    body = refusal_body(status, message, param=param, code=code, base_path=base_path)
+    return JSONResponse(body, status, headers=headers)
 
 
 class OpenAIProblem(BaseModel):
@@ -178,6 +194,7 @@ class OpenAIProblem(BaseModel):
     type: str
     param: str | None
     code: str | None
+    docs: str = Field("", description="Path of this server's page about that code.")
 
 
 class OpenAIError(BaseModel):
@@ -313,7 +330,7 @@ async def complete_chat(
     headers = {CONVERSATION_HEADER: record.id}
     if body.stream:
         wants_usage = body.stream_options is not None and body.stream_options.include_usage
-        stream = _stream(reply, turn, pieces, wants_usage=wants_usage)
+        stream = _stream(reply, turn, pieces, wants_usage=wants_usage, base_path=services.settings.base_path)
         headers |= {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
@@ -416,7 +433,12 @@ async def _noted(
 
 
 async def _stream(
-    reply: ChatReply, turn: TurnRun, pieces: AsyncGenerator[Piece | None, None], *, wants_usage: bool
+    reply: ChatReply,
+    turn: TurnRun,
+    pieces: AsyncGenerator[Piece | None, None],
+    *,
+    wants_usage: bool,
+    base_path: str,
 ) -> AsyncIterator[str]:
     yield reply.first()
     async with contextlib.aclosing(pieces):
@@ -424,7 +446,7 @@ async def _stream(
             async for piece in pieces:
                 yield STILL_AT_WORK if piece is None else reply.piece(piece)
         except DrydockError as error:
-            yield error_chunk(str(error))
+            yield error_chunk(str(error), base_path)
             yield DONE
             return
     yield reply.last()

@@ -45,6 +45,7 @@ class ErrorReply(BaseModel):
     status: str = Field("", description="`error`, where the answer would have a status otherwise.")
     msg_id: str = Field("", description="The id of the message, for translations.")
     code: str = Field("", description="The kind of error, for programs.")
+    docs: str = Field("", description="Path of this server's page about that code.")
     conversation_id: str = Field("", description="The conversation that it is about.")
     success: bool = Field(False, description="False, where the answer would have it otherwise.")
 

@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 PREFIX = "DRYDOCK_"
 CONFIG_VARIABLE = "DRYDOCK_CONFIG"
 
+IN_FILE = "_FILE"
+"""Behind the name of a setting's variable: the value is what is in the file of that path."""
+
 CLIENT_VARIABLES = ("DRYDOCK_URL", "DRYDOCK_API_KEY", "DRYDOCK_CA_FILE")
 """Of commands that talk to a running server (`settings.running_server`): they may be set where a server starts, too."""
 
@@ -77,7 +80,7 @@ def load_settings(
         ConfigurationError: an unknown name, a bad value or an unreadable file; the message names the place, the
             value's problem and what to do.
     """
-    environment = environment or {}
+    environment = _with_files(environment or {})
     given: dict[str, Any] = {}
     places: dict[tuple[str, ...], _Source] = {}
     for variable, key, value in _from_environment(environment):
@@ -128,6 +131,27 @@ def _from_file(path: Path, given: Mapping[str, Any]) -> ConfigurationFile:
     if secret and path.stat().st_mode & stat.S_IROTH:
         _log.warning("everybody on this machine can read %s, which holds %s: chmod 600 it", path, ", ".join(secret))
     return found
+
+
+def _with_files(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables, where ``NAME_FILE`` stands for what is in that file: a secret need not be in the environment."""
+    names = {*map(variable_name, Settings.model_fields), *MODEL_VARIABLES, *PROTOCOL_VARIABLES}
+    of_files = {name + IN_FILE for name in names}
+    found = {name: value for name, value in environment.items() if name not in of_files}
+    for name in names:
+        if path := environment.get(name + IN_FILE):
+            if environment.get(name):
+                raise ConfigurationError(f"{name} and {name}{IN_FILE} are both set; leave one of them out")
+            found[name] = _content_of(path, name + IN_FILE)
+    return found
+
+
+def _content_of(path: str, variable: str) -> str:
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or error) if isinstance(error, OSError) else "it is no text in UTF-8"
+        raise ConfigurationError(f"{variable}: cannot read {path}: {reason}") from error
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:

@@ -21,7 +21,7 @@ from agent_core.spans import Span
 from agent_core.troubles import CONVERSATION, USER, Trouble, coded
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator
-from server.errors import ConversationNotFoundError
+from server.errors import ConversationNotFoundError, page_of_code
 from server.http.turnstile import Turnstile
 from server.sockets.admission import Admission, read_handshake
 from server.sockets.connections import SCOPE_KEY, ConnectionMiddleware, SocketConnection, SocketLimits, Transports
@@ -65,8 +65,10 @@ class SocketGateway:
         keeper: Doorkeeper | None = None,
         limits: SocketLimits | None = None,
         clock: Callable[[], datetime] = utc_now,
+        base_path: str = "",
     ) -> None:
         self.limits = limits or SocketLimits()
+        self._base_path = base_path
         self._conversations = conversations
         self._authenticator = authenticator
         self._keeper = keeper or Doorkeeper(authenticator)
@@ -163,7 +165,8 @@ class SocketGateway:
             logger.exception("a message to conversation %s could not be taken", connection.conversation_id)
             problem = "The server failed to take the message; its log says why."
         await send_error(connection.outlet, problem, self._clock())
-        return {"success": False, "error": problem, **({"code": code} if code else {})}
+        coded = {"code": code, "docs": page_of_code(code, self._base_path)} if code else {}
+        return {"success": False, "error": problem, **coded}
 
     async def _on_unjoined(self, transport_id: str, namespace: str | None, ack_id: int | None) -> None:
         """Answer an event of a client that has joined nothing, as any refused one is answered."""

@@ -201,6 +201,16 @@ export function explainReason(reason: string, detail = ""): Explanation & { read
   };
 }
 
+/** The code, or the id, about which the server has a page; empty where a reason names none. */
+export function errorCode(reason: string): string {
+  if (/^[A-Z_]+\$[A-Z_]+$/.test(reason)) return reason === "STATUS$ERROR" ? "" : reason;
+  if (/maximum iteration/i.test(reason)) return "MaxIterationsReached";
+  if (/maximum budget/i.test(reason)) return "MaxBudgetReached";
+  if (/stuck in a loop/i.test(reason)) return "stuck";
+  if (reason.startsWith("EngineUnavailableError: ")) return "engine_unavailable";
+  return /^((?:LLM|FunctionCall|NoCondensation)\w*Error): /.exec(reason)?.[1] ?? "";
+}
+
 export function isErrorStatus(runtimeStatus: string | null): boolean {
   return runtimeStatus?.startsWith("STATUS$ERROR") ?? false;
 }

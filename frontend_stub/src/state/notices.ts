@@ -5,7 +5,7 @@ import type { ConversationModel, Notice } from "./model";
 
 /** The id of whatever has no id of its own: it says nothing by itself. */
 export const GENERAL_ERROR = "STATUS$ERROR";
-const STORAGE = "STATUS$ERROR_STORAGE";
+export const STORAGE = "STATUS$ERROR_STORAGE";
 /** With these a sandbox is there again, or is about to be. */
 const SANDBOX_IS_UP: ReadonlySet<string> = new Set(["STATUS$STARTING_RUNTIME", "STATUS$RUNTIME_STARTED", "STATUS$READY"]);
 const NOTICE_LIMIT = 4;

@@ -45,9 +45,11 @@ def free_port() -> int:
 
 
 class ComposeProject:
-    """Runs compose commands and asks the server over HTTP."""
+    """Runs compose commands and asks the server over HTTP; `cluster`: three of them, through their proxy."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, cluster: bool = False) -> None:
+        self._profile = ("--profile", "cluster") if cluster else ()
+        self._wanted, self._first = (("proxy",), "server-1") if cluster else ((), "server")
         self.name = f"drydocktest{secrets.token_hex(4)}"
         self.port = free_port()
         self.token = ""
@@ -57,7 +59,7 @@ class ComposeProject:
         """Run a compose command; its output, which also is the message when it fails."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DRYDOCK_", "LLM_"))}
         done = subprocess.run(
-            [*self._command, "-p", self.name, "-f", str(ROOT / "docker-compose.yml"), *arguments],
+            [*self._command, "-p", self.name, "-f", str(ROOT / "docker-compose.yml"), *self._profile, *arguments],
             cwd=ROOT,
             env={**kept, "PORT": str(self.port), "TAG": TAG},
             stdin=subprocess.DEVNULL,
@@ -90,7 +92,7 @@ class ComposeProject:
 
     def start(self) -> None:
         """Start everything, and wait until the server answers and has said its address."""
-        self.run("up", "-d", "--no-build")
+        self.run("up", "-d", "--no-build", *self._wanted)
         self.wait_until_ready()
 
     def wait_until_ready(self) -> None:
@@ -112,8 +114,18 @@ class ComposeProject:
         raise AssertionError(f"the server is not ready ({reason}):\n{self.log()[-4000:]}")
 
     def log(self) -> str:
-        """What the server has written."""
-        return self.run("logs", "--no-color", "server")
+        """What the server has written, or the first of several."""
+        return self.run("logs", "--no-color", self._first)
+
+    def events(self, conversation_id: str) -> list[dict[str, Any]]:
+        """The whole log of a conversation."""
+        events: list[dict[str, Any]] = []
+        while True:
+            path = f"/api/conversations/{conversation_id}/events?limit=100&start_id={len(events)}"
+            page = self.ask("GET", path, token=self.token)
+            events += page["events"]
+            if not page["has_more"]:
+                return events
 
     def ask(self, method: str, path: str, body: object = None, *, token: str | None = None) -> Any:
         """An HTTP request to the server; the JSON of its answer."""
@@ -148,4 +160,4 @@ class ComposeProject:
 
 
 if __name__ == "__main__":
-    ComposeProject().build()
+    ComposeProject(cluster=True).build()

@@ -4,56 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 
-from agent_core.runtime.docker.engine import connect
 from tests.integration.compose.compose_project import ComposeProject
-from tests.integration.compose.conftest import SOCKET
+from tests.integration.compose.sandboxes import Sandboxes
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
 CONVERSATION_SECONDS = 180.0
 REMOVAL_SECONDS = 60.0
 STATE_CHANGED = "agent_state_changed"
-
-
-class Sandboxes:
-    """The sandboxes of the project's conversations, seen from the host."""
-
-    def __init__(self) -> None:
-        self._instances: set[str] = set()
-
-    def belong_to(self, server: str) -> None:
-        """Learn whose sandboxes these are from the running server in this container."""
-        with _engine() as engine:
-            made = engine.exec_create(server, ["cat", "/data/instance-id"])
-            self._instances.add(engine.exec_start(made["Id"]).decode().strip())
-
-    def of(self, conversation_id: str) -> list[dict[str, Any]]:
-        """Containers of a conversation."""
-        filters = {"label": [f"drydock.conversation={conversation_id}"]}
-        with _engine() as engine:
-            found: list[dict[str, Any]] = engine.containers(all=True, filters=filters)
-        return found
-
-    def remove_all(self) -> None:
-        """Remove whatever the project's server has made."""
-        with _engine() as engine:
-            for instance in self._instances:
-                filters = {"label": [f"drydock.instance={instance}"]}
-                for container in engine.containers(all=True, filters=filters):
-                    engine.remove_container(container["Id"], force=True, v=True)
-                for volume in engine.volumes(filters=filters)["Volumes"] or ():
-                    engine.remove_volume(volume["Name"], force=True)
-                for network in engine.networks(filters=filters):
-                    engine.remove_network(network["Id"])
-
-
-def _engine() -> Any:
-    return closing(connect(f"unix://{SOCKET}", 60)[0])
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +44,7 @@ def conversation(project: ComposeProject, sandboxes: Sandboxes) -> str:
     end = time.monotonic() + CONVERSATION_SECONDS
     events: list[dict[str, Any]] = []
     while time.monotonic() < end:
-        events = read_events(project, conversation_id)
+        events = project.events(conversation_id)
         states = [event["extras"]["agent_state"] for event in events if event.get("observation") == STATE_CHANGED]
         if states and states[-1] in ("finished", "awaiting_user_input", "error", "stopped") and len(events) > 5:
             break
@@ -90,16 +52,6 @@ def conversation(project: ComposeProject, sandboxes: Sandboxes) -> str:
     else:
         raise AssertionError(f"the demo did not end: {events[-3:]}\n{project.log()[-3000:]}")
     return conversation_id
-
-
-def read_events(project: ComposeProject, conversation_id: str) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = []
-    while True:
-        path = f"/api/conversations/{conversation_id}/events?limit=100&start_id={len(events)}"
-        page = project.ask("GET", path, token=project.token)
-        events += page["events"]
-        if not page["has_more"]:
-            return events
 
 
 def test_the_first_start_prints_an_address_with_a_token_that_is_needed(project: ComposeProject) -> None:
@@ -113,7 +65,7 @@ def test_the_first_start_prints_an_address_with_a_token_that_is_needed(project: 
 def test_the_demo_runs_in_a_sandbox_beside_the_server(
     project: ComposeProject, conversation: str, sandboxes: Sandboxes, engine: Any
 ) -> None:
-    events = read_events(project, conversation)
+    events = project.events(conversation)
     exit_codes = [event["extras"]["metadata"]["exit_code"] for event in events if event.get("observation") == "run"]
     assert exit_codes, [event.get("message") for event in events]
     assert any(code != 0 for code in exit_codes), "the tour has a test that fails at first"
@@ -169,11 +121,11 @@ def test_nothing_in_the_servers_image_compiles_programs(project: ComposeProject,
 
 def test_a_restart_keeps_token_and_conversations(project: ComposeProject, conversation: str) -> None:
     token = project.token
-    before = read_events(project, conversation)
+    before = project.events(conversation)
     project.run("restart", "server")
     project.wait_until_ready()
     assert project.token == token
-    assert read_events(project, conversation)[: len(before)] == before
+    assert project.events(conversation)[: len(before)] == before
 
 
 def test_deleting_a_conversation_removes_its_sandbox(

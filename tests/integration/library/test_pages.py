@@ -66,7 +66,7 @@ def of(language: str) -> list[Any]:
 
 
 def test_every_block_has_a_language_that_something_here_executes() -> None:
-    known = {"python", "toml", "json", "markdown", "sh", "sql", "yaml"}
+    known = {"python", "toml", "json", "markdown", "sh", "sql", "yaml", "mermaid"}
     assert not [block.name for block in BLOCKS if block.language not in known and block.page.name not in DRAWN]
 
 
@@ -208,6 +208,19 @@ def test_a_file_with_a_header_is_a_skill_or_a_kind_of_sub_agents(block: Block) -
         assert skill_from_text(f"{block.name}.md", block.text).content
 
 
+@pytest.mark.parametrize("block", of("mermaid"))
+def test_a_picture_has_only_what_it_names_and_services_that_there_are(block: Block) -> None:
+    first, *lines = block.text.splitlines()
+    assert first == "flowchart LR"
+    node = r"\w+(?:\(\[.+?\]\)|\[\(.+?\)\]|\[\[.+?\]\]|\[.+?\])?"
+    several = rf"{node}(?: & {node})*"
+    line_of_it = re.compile(rf"subgraph {node}|end|{several}(?: -->(?:\|[^|]+\|)? {several})*")
+    assert not [line for line in lines if line_of_it.fullmatch(line.strip()) is None]
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    shown = re.findall(r"^    (?:\w+ --> )?\w+\[([\w-]+)(?:: .*)?\]", block.text, re.MULTILINE)
+    assert "docker compose" not in block.text or set(shown) <= set(services)
+
+
 @pytest.mark.bubblewrap
 @pytest.mark.parametrize("block", of("sh"))
 def test_commands_are_there_with_their_options(block: Block, open_server: RunningServer) -> None:
@@ -235,5 +248,7 @@ def check_command(words: list[str]) -> None:
     elif words[:2] == ["docker", "compose"]:
         if "drydock" in words:  # in a container of the project, whose own tests start those
             check_command(words[words.index("drydock") :])
+    elif words[0] == "kubectl":
+        assert all((ROOT / words[at + 1]).is_file() for at, word in enumerate(words) if word == "-f"), words
     else:
-        assert words[0] in {"git", "cd", "age", "umask", "docker"}, f"say in the test how {words[0]!r} is executed"
+        assert words[0] in {"git", "cd", "age", "umask", "docker", "systemctl", "journalctl"}, f"say in the test how {words[0]!r} is executed"

@@ -21,7 +21,7 @@ import socketio
 
 from tests.e2e.conftest import free_port
 from tests.integration.server.conftest import ServerProcess, create
-from tests.proxies import Proxy, haproxy, nginx
+from tests.proxies import Proxy, caddy, haproxy, nginx
 
 pytestmark = [pytest.mark.proxies, pytest.mark.timeout(180)]
 
@@ -103,6 +103,7 @@ async def output_of(line: Any, told: asyncio.Queue[Any], command: str) -> str:
     ("start", "base_path"),
     [
         pytest.param(nginx, "", id="nginx"),
+        pytest.param(caddy, "", id="caddy"),
         pytest.param(partial(nginx, path=PATH, off=True), PATH, id="nginx_that_takes_the_path_off"),
         pytest.param(partial(haproxy, path=PATH), PATH, id="haproxy_that_passes_the_path_on"),
     ],

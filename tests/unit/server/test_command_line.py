@@ -3,12 +3,14 @@ from __future__ import annotations
 import io
 import re
 import shlex
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent_core.version import VERSION
-from server.cli import main
+from server.cli import TO_DOCTOR, main
 from server.cli.commands_reference import render
 from server.cli.completion import candidates
 from server.cli.doctor import doctor
@@ -93,13 +95,15 @@ def test_what_a_shell_may_complete(words: list[str], found: list[str]) -> None:
     assert [one.word for one in candidates(words, {})][: len(found) or None][:2] == found[:2]
 
 
-def test_a_bad_setting_is_one_line_and_status_2(
+def test_a_bad_setting_is_one_line_and_the_way_to_the_doctor_and_status_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DRYDOCK_PROT", "1")
     assert main(["serve"]) == 2
     printed = capsys.readouterr()
-    assert printed.err == "drydock: DRYDOCK_PROT is no setting; did you mean DRYDOCK_PORT?\n"
+    assert printed.err == f"drydock: DRYDOCK_PROT is no setting; did you mean DRYDOCK_PORT?\n{TO_DOCTOR}"
+    assert main(["backup", "nowhere"]) == 2
+    assert TO_DOCTOR not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["unknown"], ["serve", "--sandbox", "paper"], ["serve", "--port", "x"]])
@@ -119,7 +123,7 @@ def test_the_doctor_says_what_goes_through_a_proxy(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", ".internal")
     out = io.StringIO()
-    assert doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined"), out) == 0
+    assert doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined", port=0), out) == 0
     (line,) = [line for line in out.getvalue().splitlines() if " proxy " in line]
     assert "through http://proxy.example:3128 (https), but for .internal (NO_PROXY); models of this machine" in line
 
@@ -130,7 +134,7 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
     out = io.StringIO()
-    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined")
+    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined", port=0)
     assert doctor(settings, out) == 0
     lines = out.getvalue().splitlines()
     assert [line[7:18].strip() for line in lines[1:-1]] == [
@@ -158,7 +162,7 @@ def test_the_doctor_names_everything_that_it_looked_at_and_what_is_missing(
 
 def test_the_doctor_tells_how_many_may_be_at_work_and_why(tmp_path: Path) -> None:
     out = io.StringIO()
-    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined")
+    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined", port=0)
     doctor(settings.model_copy(update={"max_working_conversations": 5, "max_concurrent_conversations": 3}), out)
     (line,) = [line for line in out.getvalue().splitlines() if line[7:18].strip() == "capacity"]
     assert "5 conversations at work at a time, 3 of each user; the rest wait." in line
@@ -167,7 +171,7 @@ def test_the_doctor_tells_how_many_may_be_at_work_and_why(tmp_path: Path) -> Non
 
 def test_the_doctor_counts_a_page_that_was_named_and_is_not_there(tmp_path: Path) -> None:
     out = io.StringIO()
-    assert doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined", page=tmp_path / "page"), out) == 1
+    assert doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined", port=0, page=tmp_path / "page"), out) == 1
     assert f"no index.html in {tmp_path / 'page'}" in out.getvalue()
 
 
@@ -180,4 +184,35 @@ def test_the_doctor_counts_what_keeps_the_server_from_running(tmp_path: Path) ->
     assert "MISS data folder" in text
     assert "MISS access" in text
     assert "DRYDOCK_TOKEN" in text
-    assert "2 to mend" in text
+    assert "MISS port        cannot listen on 192.0.2.1 port 3000" in text
+    assert "3 to mend" in text
+
+
+def test_the_doctor_says_who_has_the_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        out = io.StringIO()
+        assert doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined", port=port), out) == 1
+    text = f"MISS port        cannot listen on 127.0.0.1 port {port}: Address already in use; another program has it"
+    assert text in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "told"),
+    [
+        ({"host": "0.0.0.0", "token": "auto"}, "access", "names belong into allowed_hosts"),
+        ({"llm_model": "ollama/x", "llm_base_url": "http://127.0.0.1:9"}, "model", "nothing answers there"),
+        (
+            {"conversation_manager_class": "server.conversation_manager.clustered.ClusteredConversationManager"},
+            "cluster",
+            "name its address in cluster_url",
+        ),
+    ],
+)
+def test_the_doctor_sees_what_commonly_goes_wrong(
+    tmp_path: Path, values: dict[str, Any], name: str, told: str
+) -> None:
+    out = io.StringIO()
+    doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined", port=0, **values), out)
+    (line,) = [line for line in out.getvalue().splitlines() if line[7:18].strip() == name]
+    assert told in line

@@ -364,6 +364,23 @@ def test_every_setting_is_described_and_the_reference_page_is_up_to_date() -> No
     assert page == render(), "write it anew: .venv/bin/python -m server.cli.settings_reference > docs/configuration.md"
 
 
+def test_a_value_may_be_in_a_file_that_the_environment_names(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("hidden-token-of-24-or-more\n")
+    (tmp_path / "key").write_text("hidden-key")
+    named = {"DRYDOCK_TOKEN_FILE": str(tmp_path / "token"), "LLM_API_KEY_FILE": str(tmp_path / "key")}
+    settings = load_settings(None, {**named, "DRYDOCK_PORT_FILE": "", "OTHER_FILE": "/none"})
+    assert settings.token is not None
+    assert settings.token.get_secret_value() == "hidden-token-of-24-or-more"
+    assert settings.llm_api_key is not None
+    assert settings.llm_api_key.get_secret_value() == "hidden-key"
+    with pytest.raises(ConfigurationError, match="LLM_API_KEY and LLM_API_KEY_FILE are both set"):
+        load_settings(None, {**named, "LLM_API_KEY": "another"})
+    with pytest.raises(ConfigurationError, match="DRYDOCK_TOKEN_FILE: cannot read /none: No such file"):
+        load_settings(None, {"DRYDOCK_TOKEN_FILE": "/none"})
+    with pytest.raises(ConfigurationError, match="DRYDOCK_PROT_FILE is no setting"):
+        load_settings(None, {"DRYDOCK_PROT_FILE": "/none"})
+
+
 def test_the_environment_of_other_programs_is_left_alone() -> None:
     assert load_settings(None, {"PORT": "1", "HOST": "h", "HOME": "/", "LLM_MODEL_PATH": "x"}).port == 3000
 

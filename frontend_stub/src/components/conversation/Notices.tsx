@@ -1,8 +1,9 @@
 /** What went wrong outside the agent's own work, and what can be done. */
 import { Link } from "wouter";
-import { explain } from "../../protocol/status";
+import { explain, FROZEN } from "../../protocol/status";
 import type { Notice } from "../../state/model";
-import { GENERAL_ERROR } from "../../state/notices";
+import { GENERAL_ERROR, STORAGE } from "../../state/notices";
+import { ErrorPageLink } from "../common/ErrorPageLink";
 import { AlertIcon, CloseIcon, InfoIcon } from "../common/icons";
 
 interface WarningProps {
@@ -18,6 +19,9 @@ const LOOKS: Readonly<Record<WarningProps["kind"], string>> = {
   obstacle: "notice warning",
 };
 
+/** Under which the server has a page about what lasts. */
+const IDS: Readonly<Partial<Record<WarningProps["kind"], string>>> = { outage: STORAGE, frozen: FROZEN };
+
 /** Why it does not go on, or what is wrong with the sandbox's network or the server's storage, for as long as it is so. */
 export function Warning({ text, kind }: WarningProps) {
   if (text === "") return null;
@@ -26,7 +30,7 @@ export function Warning({ text, kind }: WarningProps) {
       <div className={LOOKS[kind]} data-testid={kind}>
         {kind === "waiting" ? <InfoIcon size={17} /> : <AlertIcon size={17} />}
         <div className="notice-text">
-          <span dir="auto">{text}</span>
+          <span dir="auto">{text}</span> <ErrorPageLink reason={IDS[kind] ?? ""} />
         </div>
       </div>
     </div>
@@ -49,7 +53,7 @@ export function Notices({ notices, onDismiss }: { readonly notices: readonly Not
               {text !== "" && <span dir="auto">{text}</span>}
               {told !== null && (
                 <span className="notice-advice">
-                  {told.advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>}
+                  {told.advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>} <ErrorPageLink reason={notice.statusId} />
                 </span>
               )}
               {told === null && text === "" && <span>Something went wrong. Send a message to try again.</span>}

@@ -7,6 +7,7 @@ import { Link, useRoute } from "wouter";
 import { useServices } from "../../app/services";
 import type { McpSignIn } from "../../protocol/rest";
 import { Json } from "../common/Data";
+import { ErrorPageLink } from "../common/ErrorPageLink";
 import { AlertIcon, CompassIcon, CompressIcon, InfoIcon, ListIcon, ThoughtIcon } from "../common/icons";
 import { useScopedFold } from "../common/folds";
 import { Markdown } from "../common/Markdown";
@@ -68,7 +69,7 @@ export function ErrorCard({ foldKey, observation }: { readonly foldKey: string; 
         {signIn !== "" && <SignInNotice id={signIn} />}
         {advice !== "" && (
           <p className="card-advice">
-            {advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>}
+            {advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>} <ErrorPageLink reason={errorId || text} />
           </p>
         )}
       </div>

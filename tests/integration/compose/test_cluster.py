@@ -1,0 +1,97 @@
+"""The profile `cluster` of the compose file: three servers over one PostgreSQL, behind their proxy."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.compose.compose_project import ComposeProject
+from tests.integration.compose.sandboxes import Sandboxes
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
+
+WAIT_SECONDS = 180.0
+SERVERS = ("server-1", "server-2", "server-3")
+SERVICES = (*SERVERS, "postgresql", "proxy")
+SECRETS = ("PASSWORD", "SECRET", "TOKEN=", "KEY=")
+
+
+@pytest.fixture(scope="module")
+def project() -> Iterator[ComposeProject]:
+    project, sandboxes = ComposeProject(cluster=True), Sandboxes()
+    try:
+        project.build()
+        project.start()
+        sandboxes.belong_to_instance(ask_database(project, "SELECT value FROM shared_facts WHERE name = 'instance'"))
+        yield project
+    finally:
+        project.remove()
+        sandboxes.remove_all()
+
+
+def ask_database(project: ComposeProject, statement: str) -> str:
+    command = ("psql", "-h", "/tmp", "-U", "postgres", "-d", "drydock", "-Atc", statement)
+    return project.run("exec", "-T", "postgresql", *command).strip()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.3)
+
+
+def finishes(project: ComposeProject, conversation_id: str) -> int:
+    """How often the agent has come to an end of its work."""
+    return sum(
+        (event.get("extras") or {}).get("agent_state") in ("finished", "awaiting_user_input")
+        for event in project.events(conversation_id)
+    )
+
+
+def test_each_container_is_healthy_and_has_every_limit_and_none_knows_a_secret_by_its_environment(
+    project: ComposeProject, engine: Any
+) -> None:
+    for service in SERVICES:
+        facts = engine.inspect_container(project.container(service))
+        host = facts["HostConfig"]
+        assert facts["State"]["Health"]["Status"] == "healthy", service
+        assert all(host[limit] > 0 for limit in ("Memory", "NanoCpus", "PidsLimit")), service
+        assert (host["CapDrop"], host["ReadonlyRootfs"]) == (["ALL"], True), service
+        assert host["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}, service
+        assert host["RestartPolicy"]["Name"] == "unless-stopped", service
+        given = [one for one in facts["Config"]["Env"] if one.partition("=")[2]]
+        assert not [one for one in given if any(word in one.upper() for word in SECRETS) or project.token in one], service
+    published = [one for one in SERVICES if engine.inspect_container(project.container(one))["HostConfig"]["PortBindings"]]
+    assert published == ["proxy"]
+
+
+def test_a_conversation_goes_on_when_the_server_that_runs_it_is_killed(project: ComposeProject) -> None:
+    assert project.status_of("/api/conversations") == 401
+    made = project.ask("POST", "/api/conversations", {"initial_user_msg": "tour"}, token=project.token)
+    conversation_id = str(made["conversation_id"])
+    until(lambda: len(project.events(conversation_id)) > 3)
+    owner = ask_database(
+        project,
+        "SELECT url FROM servers JOIN leases ON servers.id = leases.owner"  # noqa: S608
+        f" WHERE leases.conversation_id = '{conversation_id}'",
+    )
+    killed = owner.removeprefix("http://").partition(":")[0]
+    assert killed in SERVERS
+    project.run("kill", killed)
+    until(lambda: finishes(project, conversation_id) > 0)
+    before = finishes(project, conversation_id)
+    message = {"action": "message", "args": {"content": "tour"}}
+    project.ask("POST", f"/api/conversations/{conversation_id}/events", message, token=project.token)
+    until(lambda: finishes(project, conversation_id) > before)
+    events = project.events(conversation_id)
+    ids = [event["id"] for event in events]
+    assert ids == sorted(set(ids))
+    codes = [event["extras"]["metadata"]["exit_code"] for event in events if event.get("observation") == "run"]
+    assert codes[-1] == 0, json.dumps(events[-3:])
+    project.run("start", killed)
+    until(lambda: ask_database(project, f"SELECT count(*) FROM servers WHERE url = '{owner}'") != "0")  # noqa: S608
