@@ -118,9 +118,7 @@ def _changed(text: str, changes: dict[str, str]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _running(
-    program: str, *words: str, log: Path, port: int, home: Path | None = None
-) -> AsyncIterator[None]:
+async def _running(program: str, *words: str, log: Path, port: int, home: Path | None = None) -> AsyncIterator[None]:
     found = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin")
     assert found is not None, f"{program} is missing: scripts/real-parts {program}"
     with log.open("wb") as output:

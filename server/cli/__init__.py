@@ -78,7 +78,10 @@ def spare_collector() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status. Errors that a user can mend are one clear line, no traceback."""
+    """Run a command; returns the exit status. Errors that a user can mend are one clear line, no traceback.
+
+    Behind that of a server that does not start is the way to the doctor.
+    """
     _open_standard_streams()
     words = _with_command(sys.argv[1:] if arguments is None else arguments)
     if not words:

@@ -28,7 +28,7 @@ from server.auth.origin import check_bind
 from server.cli.listener import PortTakenError, bind
 from server.conversation_manager.retention import RetentionLimits, find_doomed
 from server.db.data_folder import LAST_BACKUP, instance_id, prepare_data_dir
-from server.db.database import DATABASE_FILE, examine
+from server.db.database import DATABASE_FILE, examine, examine_file, name_of_servers
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
 from server.db.repositories.conversations import damaged_records
 from server.db.storage_probe import damage_in, probe_storage
@@ -193,9 +193,13 @@ def _database(settings: Settings) -> Iterator[DoctorFinding]:
             text = f"whether it is whole was not seen within {CHECK_SECONDS:g} s"
             yield DoctorFinding("database", ok=False, text=text, needed=False)
         case "":
-            yield DoctorFinding(
-                "database", ok=True, text=f"all pages are whole ({file.stat().st_size // MEGABYTE} MiB)"
-            )
+            text = f"all pages are whole ({file.stat().st_size // MEGABYTE} MiB)"
+            try:
+                change = examine_file(file)
+            except DrydockError as error:
+                yield DoctorFinding("database", ok=False, text=str(error))
+            else:
+                yield DoctorFinding("database", ok=True, text=f"{text}; {change}" if change else text)
         case damage:
             text = f"{file} is damaged ({damage}): stop the server, keep a copy, and restore a backup (drydock restore)"
             yield DoctorFinding("database", ok=False, text=text)
@@ -292,6 +296,12 @@ async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
     return (DoctorFinding("disk", ok=True, text=text),)
 
 
+async def _instance(settings: Settings) -> str:
+    """The name that its sandboxes carry: that of its folder, or of all servers of its database."""
+    own = instance_id(prepare_data_dir(settings.data_dir))
+    return own if settings.database_url is None else await name_of_servers(settings.database_url) or own
+
+
 async def _engine_folders() -> Sequence[str]:
     provider = DockerProvider()
     try:
@@ -307,7 +317,7 @@ async def _enforcement(settings: Settings) -> str:
     bound = SandboxLimits(disk=settings.sandbox_disk_mb * MEGABYTE).disk_bound // MEGABYTE
     provider = DockerProvider()
     try:
-        quota = await provider.quota(instance_id(prepare_data_dir(settings.data_dir)))
+        quota = await provider.quota(await _instance(settings))
     except DrydockError as error:
         return f"watched (whether there are quotas could not be found out: {error})"
     finally:
@@ -369,14 +379,14 @@ def _cluster(settings: Settings) -> Iterator[DoctorFinding]:
     if settings.cluster_url is not None:
         yield DoctorFinding("cluster", ok=True, text=f"the other servers ask this one at {settings.cluster_url}")
     elif settings.listens_on_all or is_loopback(settings.host):
-        text = "servers on other machines cannot ask this one: name its address in cluster_url, such as http://10.0.0.7:3000"
+        text = "servers of other machines cannot ask this one: name its address in cluster_url (http://10.0.0.7:3000)"
         yield DoctorFinding("cluster", ok=False, text=text, needed=False)
 
 
 def _descriptors() -> Iterator[DoctorFinding]:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < ENOUGH_DESCRIPTORS:
-        text = f"this user's processes may have {most}, for clients, sandboxes and files: raise LimitNOFILE or ulimit -n"
+        text = f"a process may have {most}, for clients, sandboxes and files: raise LimitNOFILE, or ulimit -n"
         yield DoctorFinding("descriptors", ok=False, text=text, needed=False)
 
 
@@ -413,7 +423,7 @@ async def _others(settings: Settings) -> tuple[DoctorFinding]:
     """What other servers have in the engine: whether one of them is gone for good is its operator's to say."""
     provider = DockerProvider()
     try:
-        found = await provider.others(instance_id(prepare_data_dir(settings.data_dir)))
+        found = await provider.others(await _instance(settings))
     finally:
         await provider.close()
     if not found:
@@ -461,7 +471,7 @@ async def _network(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
     folder = str(settings.data_dir.absolute())
     # The server's own name: an engine proxy serves one instance, the first that it hears of.
     try:
-        name = instance_id(prepare_data_dir(settings.data_dir))
+        name = await _instance(settings)
     except DrydockError:
         text = f"{settings.sandbox_network}: not tried without a data folder"
         return (DoctorFinding("network", ok=False, text=text, needed=False),)
@@ -518,12 +528,11 @@ async def _model(settings: Settings) -> tuple[DoctorFinding]:
 
 async def _unreachable(url: str) -> str:
     """Why nothing can be asked at the address of a model's server, or ""; through a proxy that is not known."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if getproxies() and not is_loopback(host):
-        return ""
     try:
-        port = parts.port or (80 if parts.scheme == "http" else 443)
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)
+        if getproxies() and not is_loopback(host):
+            return ""
         async with asyncio.timeout(ASK_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
         writer.close()

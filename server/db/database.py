@@ -8,13 +8,13 @@ import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import URL, Connection, create_mock_engine, inspect, text
+from sqlalchemy import URL, Connection, create_mock_engine, inspect, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agent_core.errors import EventStoreError
@@ -325,6 +325,37 @@ async def examine(url: str) -> str | None:
         raise database_error(f"the database {engine.url.render_as_string()} could not be opened", error) from error
     finally:
         await engine.dispose()
+
+
+def examine_file(file: Path) -> str:
+    """What the next start changes in the schema of a SQLite file, "" for nothing. Changes nothing.
+
+    Raises `DatabaseVersionError` where a newer version has made it.
+    """
+    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        except sqlite3.Error:  # whether it is damaged is seen elsewhere
+            return ""
+    if found is None or found[0] == HEAD:
+        return ""
+    _refuse_newer(make_url(sqlite_url(file)), found[0], UpgradeCopies(file.parent / UPGRADE_COPIES))
+    return f"its schema is {found[0]}, and is brought to {HEAD} by the next start"
+
+
+async def name_of_servers(url: str) -> str | None:
+    """The name that the sandboxes of all servers of this PostgreSQL carry; None: it cannot be had. Changes nothing."""
+    engines = create_engines(url, DatabaseSettings())
+    try:
+        async with engines.write.connect() as connection:
+            found = await connection.execute(text("SELECT value FROM shared_facts WHERE name = 'instance'"))
+            return found.scalar_one_or_none()
+    except Exception as error:
+        if not is_database_failure(error):
+            raise
+        return None
+    finally:
+        await engines.dispose()
 
 
 def stored_revision(connection: Connection) -> str | None:

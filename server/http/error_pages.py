@@ -116,8 +116,8 @@ def _inline(text: str, base: str) -> str:
             return f"<code>{code}</code>"
         if strong is not None:
             return f"<strong>{strong}</strong>"
-        if target.startswith("#"):
-            return _link(target[1:], base)
+        if target.startswith("#"):  # an anchor is in small letters, whatever its heading
+            return _link(words, base)
         # The other pages are not served, but are wherever the server is.
         return f"{words} (<code>drydock docs {target.partition('#')[0].removesuffix('.md')}</code>)"
 

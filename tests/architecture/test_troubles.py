@@ -41,9 +41,15 @@ def test_each_kind_of_bad_luck_has_its_section_once() -> None:
 
 def test_each_code_of_an_error_has_its_section() -> None:
     """Those that errors are raised or answered with: in the server, and in the program in the sandbox."""
-    raised = set(re.findall(r'\bcode(?:: ClassVar\[str\]| =|=)\s*"(\w+)"', TEXT)) | set(re.findall(r'"code": "(\w+)"', TEXT))
-    raised |= set(re.findall(r'ToolError\(.*code="(\w+)"', TEXT)) | set(re.findall(r'Error\("(\w+)", ', RUNNER))
-    assert {"lost", "key_in_use", "at_work", "run_elsewhere", "no_git", "early"} <= raised | {"key_in_use", "lost"}
+    patterns = (
+        r'\bcode(?:: ClassVar\[str\] =| =|=)\s*"(\w+)"',
+        r'"code": "(\w+)"',
+        r'\(409, "(\w+)"\)',
+        r'\(422, "(\w+)"\)',
+    )
+    raised = {code for pattern in patterns for code in re.findall(pattern, TEXT)}
+    raised |= set(re.findall(r'Error\("(\w+)", ', RUNNER))
+    assert {"key_in_use", "key_reused", "at_work", "run_elsewhere", "no_git", "early"} <= raised
     assert raised - CODES == set()
 
 
@@ -69,7 +75,9 @@ def test_a_section_says_what_it_means_and_what_to_do(section: object) -> None:
     assert found.summary.endswith((".", ")"))
     assert not found.summary.startswith("-")
     assert "\n- **What to do:** " in found.text
-    assert set(re.findall(r"\]\(#([^)]+)\)", found.text)) <= CODES
+    links = dict(re.findall(r"\[([^\]]+)\]\(#([^)]+)\)", found.text))
+    assert set(links) <= CODES
+    assert all(anchor == words.lower() for words, anchor in links.items())
     assert f'"{found.code}"' in TEXT + RUNNER + (ROOT / "agent_core" / "troubles.py").read_text("utf-8")
 
 

@@ -19,7 +19,7 @@ from agent_core.events.messages import Message
 from agent_core.events.serialization import from_payload, to_payload
 from agent_core.testing.store_contract import new_event, payloads
 from server.cli import main
-from server.db.database import DATABASE_FILE, HEAD, MIGRATIONS, UPGRADE_COPIES, Database, open_database
+from server.db.database import DATABASE_FILE, HEAD, MIGRATIONS, UPGRADE_COPIES, Database, examine_file, open_database
 from server.db.errors import DatabaseError, DatabaseVersionError
 from server.db.upgrade_copies import KEPT
 from tests.unit.db.test_key_rotation import ANN, SETTINGS, fill
@@ -235,9 +235,11 @@ async def test_without_room_for_the_copy_nothing_is_changed(
 
 async def test_an_older_version_names_the_copy_that_it_can_use(filled: Path, tmp_path: Path) -> None:
     folder = of_revision(filled, tmp_path / "data", "0008")
+    assert examine_file(folder / DATABASE_FILE) == f"its schema is 0008, and is brought to {HEAD} by the next start"
     async with open_database(folder):
         pass
     (copy,) = (folder / UPGRADE_COPIES).iterdir()
+    assert examine_file(folder / DATABASE_FILE) == ""
     connection = sqlite3.connect(folder / DATABASE_FILE)
     connection.execute("UPDATE alembic_version SET version_num = '9999'")
     connection.commit()
@@ -245,5 +247,8 @@ async def test_an_older_version_names_the_copy_that_it_can_use(filled: Path, tmp
     with pytest.raises(DatabaseVersionError, match="made by a newer version") as caught:
         async with open_database(folder):
             pass
+    with pytest.raises(DatabaseVersionError) as told:
+        examine_file(folder / DATABASE_FILE)
+    assert str(told.value) == str(caught.value)
     assert f"put the copy from before its upgrade, {copy}, in its place" in str(caught.value)
     assert list((folder / UPGRADE_COPIES).iterdir()) == [copy]

@@ -56,7 +56,7 @@ async def test_an_error_says_its_code_and_where_its_page_is(make_server: MakeSer
         unknown = (await server.get("/v1/nothing")).json()["error"]
         assert (unknown["code"], unknown["docs"]) == ("unknown_url", f"{base}/errors/unknown_url")
         for body in (refused, unknown):
-            assert f"<h1 id=\"{body['code']}\">" in (await server.get(body["docs"])).text
+            assert f'<h1 id="{body["code"]}">' in (await server.get(body["docs"])).text
 
 
 async def test_what_fails_below_a_route_gives_its_code_to_the_answer() -> None:
@@ -66,7 +66,10 @@ async def test_what_fails_below_a_route_gives_its_code_to_the_answer() -> None:
 
     @api.get("/{kind}")
     async def fail(kind: str) -> None:
-        causes = {"sandbox": SandboxError("It stands.", code="stalled"), "store": EventStoreError("Full.", code="disk_full")}
+        causes = {
+            "sandbox": SandboxError("It stands.", code="stalled"),
+            "store": EventStoreError("Full.", code="disk_full"),
+        }
         raise ReplyError(500, {"error": "no"}) from causes.get(kind, ToolError("wrong"))
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url="http://test") as client:

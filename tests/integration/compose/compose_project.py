@@ -49,7 +49,8 @@ class ComposeProject:
 
     def __init__(self, *, cluster: bool = False) -> None:
         self._profile = ("--profile", "cluster") if cluster else ()
-        self._wanted, self._first = (("proxy",), "server-1") if cluster else ((), "server")
+        self._wanted: tuple[str, ...] = ("proxy",) if cluster else ()
+        self._first = "server-1" if cluster else "server"
         self.name = f"drydocktest{secrets.token_hex(4)}"
         self.port = free_port()
         self.token = ""

@@ -65,8 +65,12 @@ def test_each_container_is_healthy_and_has_every_limit_and_none_knows_a_secret_b
         assert host["LogConfig"]["Config"] == {"max-size": "10m", "max-file": "3"}, service
         assert host["RestartPolicy"]["Name"] == "unless-stopped", service
         given = [one for one in facts["Config"]["Env"] if one.partition("=")[2]]
-        assert not [one for one in given if any(word in one.upper() for word in SECRETS) or project.token in one], service
-    published = [one for one in SERVICES if engine.inspect_container(project.container(one))["HostConfig"]["PortBindings"]]
+        assert not [one for one in given if any(word in one.upper() for word in SECRETS) or project.token in one], (
+            service
+        )
+    published = [
+        one for one in SERVICES if engine.inspect_container(project.container(one))["HostConfig"]["PortBindings"]
+    ]
     assert published == ["proxy"]
 
 

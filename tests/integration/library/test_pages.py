@@ -251,4 +251,6 @@ def check_command(words: list[str]) -> None:
     elif words[0] == "kubectl":
         assert all((ROOT / words[at + 1]).is_file() for at, word in enumerate(words) if word == "-f"), words
     else:
-        assert words[0] in {"git", "cd", "age", "umask", "docker", "systemctl", "journalctl"}, f"say in the test how {words[0]!r} is executed"
+        assert words[0] in {"git", "cd", "age", "umask", "docker", "systemctl", "journalctl"}, (
+            f"say in the test how {words[0]!r} is executed"
+        )

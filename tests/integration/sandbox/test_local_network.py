@@ -82,7 +82,7 @@ async def test_a_sandbox_cannot_take_its_border_away(local_kit: SandboxKit) -> N
 def test_the_doctor_tries_the_network_and_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def finding() -> str:
         out = io.StringIO()
-        settings = Settings(data_dir=tmp_path / "data", sandbox="local")
+        settings = Settings(data_dir=tmp_path / "data", sandbox="local", port=0)
         assert doctor(settings, out) == 0
         (line,) = [line for line in out.getvalue().splitlines() if line[7:].startswith("network")]
         return line

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from server.cli import TO_DOCTOR
 from tests.integration.server.conftest import WAIT_SECONDS, ServerProcess
 from tests.integration.server.forks import ROOT
 
@@ -79,4 +80,4 @@ async def test_a_page_that_is_not_there_is_one_line_and_no_server(tmp_path: Path
     status, out, error = await drydock(*arguments)
     assert (status, out) == (2, "")
     assert error.startswith(f"drydock: page: {tmp_path / 'none'} is no folder; name the folder")
-    assert len(error.splitlines()) == 1
+    assert error.splitlines()[1:] == TO_DOCTOR.splitlines()

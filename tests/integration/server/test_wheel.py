@@ -225,7 +225,7 @@ async def test_served_from_an_empty_folder_it_has_its_page_and_a_whole_conversat
 
 @pytest.mark.bubblewrap
 def test_all_that_its_doctor_advises_can_be_done_without_a_checkout(installed: Installed, home: Path) -> None:
-    said = installed.run("drydock", "doctor", "--sandbox", "local", home=home)
+    said = installed.run("drydock", "doctor", "--sandbox", "local", "--port", "0", home=home)
     assert f"built, in {installed.venv}" in said
     assert "scripts/" not in said
     assert " make " not in said.replace("(in a checkout: make sandbox-image)", "")

@@ -41,7 +41,10 @@ def test_kubernetes_knows_every_field(file: Path) -> None:
 def test_what_they_name_is_there(file: Path) -> None:
     spec = pod(file)
     named = {resource["metadata"]["name"] for resource in resources(file)}
-    claimed = {claim["metadata"]["name"] for claim in one(file, "Deployment", "StatefulSet")["spec"].get("volumeClaimTemplates", ())}
+    claimed = {
+        claim["metadata"]["name"]
+        for claim in one(file, "Deployment", "StatefulSet")["spec"].get("volumeClaimTemplates", ())
+    }
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     for container in [*spec["containers"], *spec.get("initContainers", ())]:
         assert {mount["name"] for mount in container["volumeMounts"]} <= set(volumes) | claimed
@@ -55,7 +58,10 @@ def test_what_they_name_is_there(file: Path) -> None:
         assert service["spec"]["selector"] == wanted
         assert service["spec"]["ports"][0]["targetPort"] in {port["name"] for port in spec["containers"][0]["ports"]}
     assert one(file, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == wanted
-    assert {probe: spec["containers"][0][probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")} == {
+    assert {
+        probe: spec["containers"][0][probe]["httpGet"]["path"]
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe")
+    } == {
         "startupProbe": "/health",
         "livenessProbe": "/health",
         "readinessProbe": "/ready",
@@ -81,5 +87,5 @@ def test_a_server_takes_the_settings_that_they_give_it(file: Path, tmp_path: Pat
     assert tomllib.loads(config.read_text())["trusted_proxies"] == list(settings.trusted_proxies)
     if file.stem == "several-servers":
         assert settings.database_url == secrets["database-url"]
-        (headless,) = [one for one in resources(file) if one["spec"].get("clusterIP") == "None"]
+        (headless,) = [one for one in resources(file) if one.get("spec", {}).get("clusterIP") == "None"]
         assert settings.cluster_url == f"http://server-0.{headless['metadata']['name']}:3000"

@@ -133,7 +133,9 @@ def test_a_certificate_that_does_not_count_is_served_and_told(authority: Authori
 
 def test_the_doctor_says_for_whom_and_until_when_it_is(authority: Authority, tmp_path: Path) -> None:
     certificate, key = authority.vouch("one", "localhost", "drydock.example", days=-1)
-    settings = Settings(data_dir=tmp_path / "data", sandbox="unconfined", tls_certificate=certificate, tls_key=key)
+    settings = Settings(
+        data_dir=tmp_path / "data", sandbox="unconfined", port=0, tls_certificate=certificate, tls_key=key
+    )
     out = io.StringIO()
     assert doctor(settings, out) == 0
     assert "-- certificate for localhost, drydock.example, until " in " ".join(out.getvalue().split())

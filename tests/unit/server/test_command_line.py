@@ -200,7 +200,7 @@ def test_the_doctor_says_who_has_the_port(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "name", "told"),
     [
-        ({"host": "0.0.0.0", "token": "auto"}, "access", "names belong into allowed_hosts"),
+        ({"host": "*", "token": "auto"}, "access", "names belong into allowed_hosts"),
         ({"llm_model": "ollama/x", "llm_base_url": "http://127.0.0.1:9"}, "model", "nothing answers there"),
         (
             {"conversation_manager_class": "server.conversation_manager.clustered.ClusteredConversationManager"},
@@ -209,9 +209,7 @@ def test_the_doctor_says_who_has_the_port(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_the_doctor_sees_what_commonly_goes_wrong(
-    tmp_path: Path, values: dict[str, Any], name: str, told: str
-) -> None:
+def test_the_doctor_sees_what_commonly_goes_wrong(tmp_path: Path, values: dict[str, Any], name: str, told: str) -> None:
     out = io.StringIO()
     doctor(Settings(data_dir=tmp_path / "data", sandbox="unconfined", port=0, **values), out)
     (line,) = [line for line in out.getvalue().splitlines() if line[7:18].strip() == name]

@@ -27,7 +27,7 @@ def test_what_may_be_secret_in_an_address_is_not_shown(address: str, shown: str,
 
 
 def test_the_models_address_is_told_without_its_password(tmp_path: Path) -> None:
-    address = "http://user:do-not-tell@a.example/v1"
+    address = "http://user:do-not-tell@127.0.0.1:9/v1"
     out = io.StringIO()
     doctor(Settings(data_dir=tmp_path, llm_model="openai/x", llm_base_url=address, sandbox="unconfined"), out)
-    assert "openai/x at http://a.example/v1, without a key" in out.getvalue()
+    assert "openai/x at http://127.0.0.1:9/v1, without a key; nothing answers there" in out.getvalue()

@@ -315,6 +315,7 @@ export interface ErrorReply {
   readonly code?: string;
   readonly conversation_id?: string;
   readonly detail?: string | readonly Problem[];
+  readonly docs?: string;
   readonly error?: string;
   readonly message?: string;
   readonly msg_id?: string;
@@ -734,6 +735,7 @@ export interface OpenAIError {
 /** What OpenAI's clients read of an error. */
 export interface OpenAIProblem {
   readonly code: string | null;
+  readonly docs?: string;
   readonly message: string;
   readonly param: string | null;
   readonly type: string;
