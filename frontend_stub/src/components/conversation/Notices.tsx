@@ -30,7 +30,7 @@ export function Warning({ text, kind }: WarningProps) {
       <div className={LOOKS[kind]} data-testid={kind}>
         {kind === "waiting" ? <InfoIcon size={17} /> : <AlertIcon size={17} />}
         <div className="notice-text">
-          <span dir="auto">{text}</span> <ErrorPageLink reason={IDS[kind] ?? ""} />
+          <span dir="auto">{text}</span><ErrorPageLink reason={IDS[kind] ?? ""} />
         </div>
       </div>
     </div>
@@ -53,7 +53,7 @@ export function Notices({ notices, onDismiss }: { readonly notices: readonly Not
               {text !== "" && <span dir="auto">{text}</span>}
               {told !== null && (
                 <span className="notice-advice">
-                  {told.advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>} <ErrorPageLink reason={notice.statusId} />
+                  {told.advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>}<ErrorPageLink reason={notice.statusId} />
                 </span>
               )}
               {told === null && text === "" && <span>Something went wrong. Send a message to try again.</span>}

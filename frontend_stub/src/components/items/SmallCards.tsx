@@ -69,7 +69,7 @@ export function ErrorCard({ foldKey, observation }: { readonly foldKey: string; 
         {signIn !== "" && <SignInNotice id={signIn} />}
         {advice !== "" && (
           <p className="card-advice">
-            {advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>} <ErrorPageLink reason={errorId || text} />
+            {advice} {told.link === "settings" && <Link href="/settings">Open settings</Link>}<ErrorPageLink reason={errorId || text} />
           </p>
         )}
       </div>
