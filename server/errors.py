@@ -19,6 +19,7 @@ from agent_core.errors import (
     ClientToolError,
     DrydockError,
     EventStoreError,
+    SandboxClosedError,
     SandboxError,
     StaleOwnerError,
     UnreadableError,
@@ -171,7 +172,8 @@ def page_of_code(code: str, base_path: str = "") -> str:
 def _with_page(body: Any, error: Exception, base_path: str) -> Any:
     """`body` with the code of what has happened, where it has one, and where its page is."""
     cause = error.__cause__ if isinstance(error, ReplyError) else error
-    own = cause.code if isinstance(cause, SandboxError | EventStoreError) else ""
+    is_coded = isinstance(cause, SandboxError | EventStoreError) and not isinstance(cause, SandboxClosedError)
+    own = cause.code if is_coded else ""
     if not isinstance(body, dict) or not (code := body.get("code") or own):
         return body
     return {**body, "code": code, "docs": page_of_code(code, base_path)}

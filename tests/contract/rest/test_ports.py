@@ -120,7 +120,8 @@ async def test_without_a_sandbox_there_are_none_and_a_failure_is_told(server: Se
     sandbox.runner.handlers["ports.list"] = fail
     path = f"/api/conversations/{conversation_id}"
     response = await server.get(f"{path}/ports")
-    assert (response.status_code, response.json()) == (500, {"error": "the table is gone"})
+    coded = {"code": "internal", "docs": "/errors/internal"}
+    assert (response.status_code, response.json()) == (500, {"error": "the table is gone", **coded})
     response = await server.get(f"{path}/web-hosts")
     assert (response.status_code, response.json()) == (500, {"hosts": None, "error": "the table is gone"})
     await server.post(f"{path}/stop")
