@@ -172,8 +172,9 @@ def page_of_code(code: str, base_path: str = "") -> str:
 def _with_page(body: Any, error: Exception, base_path: str) -> Any:
     """`body` with the code of what has happened, where it has one, and where its page is."""
     cause = error.__cause__ if isinstance(error, ReplyError) else error
-    is_coded = isinstance(cause, SandboxError | EventStoreError) and not isinstance(cause, SandboxClosedError)
-    own = cause.code if is_coded else ""
+    own = ""
+    if isinstance(cause, SandboxError | EventStoreError) and not isinstance(cause, SandboxClosedError):
+        own = cause.code
     if not isinstance(body, dict) or not (code := body.get("code") or own):
         return body
     return {**body, "code": code, "docs": page_of_code(code, base_path)}
