@@ -165,6 +165,9 @@ async def test_a_server_of_several_has_as_many_connections_and_sends_as_many_not
                     joined = await there.app.services.manager.join(name, "client", Identity(""))
                     stream = await joined.next_stream(None)
                     assert stream is not None
+                    async with asyncio.timeout(LIMIT_SECONDS):
+                        while not services.manager.live(name).num_connections:  # noqa: ASYNC110 - until it is followed
+                            await asyncio.sleep(0.02)
                     await listener.add_listener(CHANNEL, hear)
                     await here.post(f"/api/conversations/{name}/message", json={"message": "go"})
                     await finished(here, name)
@@ -179,7 +182,8 @@ async def test_a_server_of_several_has_as_many_connections_and_sends_as_many_not
                     await asyncio.gather(*reads)
                     taken = await listener.fetchval(_CONNECTIONS)
                     assert taken <= 2 * COSTS.connections_per_process
-        assert (sent[MORE] - sent[FEW]) / (MORE - FEW) == COSTS.notices_per_step
+        # Those of the last moment may be heard or not; a message more for each step would be seen.
+        assert (sent[MORE] - sent[FEW]) / (MORE - FEW) == pytest.approx(COSTS.notices_per_step, abs=0.6)
     finally:
         await listener.close()
 
