@@ -60,7 +60,7 @@ class PlayedCluster:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.node = PlayedNode(folder / "node")
+        self.node = PlayedNode()
         self.url = ""
         self.kubeconfig = folder / "kubeconfig"
         self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in _KINDS}
@@ -340,10 +340,9 @@ class PlayedCluster:
         identity = ""
         try:
             for container in pod["spec"].get("initContainers", ()):
-                identity = await self.node.run(pod, container, networked=False)
-                ended = await self.node.wait(identity)
-                await self.node.remove(identity)
-                if ended["ExitCode"]:
+                code, words = await self.node.prepare_by(pod, container)
+                if code:
+                    ended = {"ExitCode": code, "Words": words}
                     told = {"name": container["name"], "state": {"terminated": _terminated(ended, "")}}
                     await self._now_is(pod, phase="Failed", initContainerStatuses=[told])
                     return

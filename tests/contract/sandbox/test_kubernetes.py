@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from agent_core.runtime.kubernetes.provider import KubernetesProvider
 from agent_core.testing.sandbox_contract import (
@@ -42,5 +43,21 @@ class TestRequests(SandboxRequestContract, SandboxTogetherContract):
     pass
 
 
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def kept_kit(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SandboxKit]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with pytest.MonkeyPatch.context() as patch:
+        async with PlayedCluster(folder) as played:
+            patch.setenv("KUBECONFIG", str(played.kubeconfig))
+            made = SandboxKit(KubernetesProvider(), str(folder))
+            yield made
+            await made.close()
+
+
+@pytest.mark.asyncio(loop_scope="class")
 class TestIsolation(SandboxIsolationContract):
-    pass
+    """In one pod after the other, as far as each finds what the one before has left it."""
+
+    @pytest.fixture
+    def kit(self, kept_kit: SandboxKit) -> SandboxKit:
+        return kept_kit
