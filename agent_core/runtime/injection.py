@@ -59,6 +59,9 @@ if home == "/" or not os.access(home, os.W_OK):
 if PROCESSES:
     import resource
     resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
+if FILE_SIZE:
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
 if LOG:
     log = os.open(ROOT + "/state/log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     os.dup2(log, 1)
@@ -69,18 +72,24 @@ runpy.run_module("runner", run_name="__main__", alter_sys=True)
 
 
 def boot_command(
-    python: str, *, root: str = RUNNER_ROOT, processes: int = 0, log: bool = False, init: bool = False
+    python: str,
+    *,
+    root: str = RUNNER_ROOT,
+    processes: int = 0,
+    file_size: int = 0,
+    log: bool = False,
+    init: bool = False,
 ) -> list[str]:
     """The command that runs the runner, to be followed by its arguments; `root` holds ``runner/`` and ``home/``.
 
     Neither variables nor files of the image change what Python imports. A user without a home of its own gets one.
-    `processes` are the user's most, set from inside: newer kernels count this sandbox alone. `log`: write to
-    ``state/log`` instead of the streams it is given, which would show where those are on the host. `init`: be the first
-    process of a container whose engine has none of its own: the runner's parent, which buries what nobody waits for,
-    and hands on the wish to end when it comes from outside.
+    `processes` are the user's most, set from inside: newer kernels count this sandbox alone; `file_size` is the most
+    that one file may have. `log`: write to ``state/log`` instead of the streams it is given, which would show where
+    those are on the host. `init`: be the first process of a container whose engine has none of its own: the runner's
+    parent, which buries what nobody waits for, and hands on the wish to end when it comes from outside.
     """
     code = _BOOT.replace("ROOT", repr(root)).replace("PROCESSES", str(processes)).replace("LOG", repr(log))
-    code = code.replace("INIT", repr(init))
+    code = code.replace("INIT", repr(init)).replace("FILE_SIZE", repr(file_size))
     return [python, "-E", "-s", "-S", "-c", code]
 
 

@@ -351,7 +351,7 @@ def pod(spec: SandboxSpec, options: KubernetesOptions, name: str, owner: Mapping
                 {
                     **container,
                     "name": CONTAINER,
-                    "command": boot_command("python3", init=True),
+                    "command": boot_command("python3", file_size=limits.disk, init=True),
                     "args": serve_arguments(
                         limits, ends_with_owner=spec.ends_with_owner, socket=f"{_RUN}/{SOCKET_NAME}"
                     ),

@@ -18,7 +18,7 @@ from agent_core.testing.sandbox_contract import (
 )
 from tests.played_cluster import PlayedCluster
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.bubblewrap]
 
 
 @pytest.fixture

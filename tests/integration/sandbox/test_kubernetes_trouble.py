@@ -150,12 +150,14 @@ async def test_another_context_and_a_namespace_that_is_not_ours(cluster: PlayedC
 
 
 @pytest.mark.docker
+@pytest.mark.bubblewrap
 async def test_a_server_that_is_too_busy_is_asked_again(kit: SandboxKit, cluster: PlayedCluster) -> None:
     cluster.refuse("POST .*/(pods|persistentvolumeclaims)$", 429, "too many", reason="TooManyRequests", times=3)
     assert await output(kit.connect(), "echo fine") == "fine"
 
 
 @pytest.mark.docker
+@pytest.mark.bubblewrap
 async def test_the_older_protocol_of_execs_will_do(kit: SandboxKit, cluster: PlayedCluster) -> None:
     cluster.exec_protocols = ["v4.channel.k8s.io"]
     sandbox = kit.connect()
@@ -165,6 +167,7 @@ async def test_the_older_protocol_of_execs_will_do(kit: SandboxKit, cluster: Pla
 
 
 @pytest.mark.docker
+@pytest.mark.bubblewrap
 async def test_an_api_server_that_is_away_ends_nothing_and_is_waited_for(
     kit: SandboxKit, cluster: PlayedCluster
 ) -> None:
@@ -182,6 +185,7 @@ async def test_an_api_server_that_is_away_ends_nothing_and_is_waited_for(
 
 
 @pytest.mark.docker
+@pytest.mark.bubblewrap
 async def test_a_pod_that_was_evicted_or_ran_out_of_memory_says_so_and_starts_anew_with_its_files(
     kit: SandboxKit, cluster: PlayedCluster
 ) -> None:
@@ -203,6 +207,7 @@ async def test_a_pod_that_was_evicted_or_ran_out_of_memory_says_so_and_starts_an
 
 
 @pytest.mark.docker
+@pytest.mark.bubblewrap
 async def test_a_pod_gets_the_network_that_is_wanted_now_without_being_made_anew(
     kit: SandboxKit, cluster: PlayedCluster
 ) -> None:
@@ -216,6 +221,7 @@ async def test_a_pod_gets_the_network_that_is_wanted_now_without_being_made_anew
 
 
 @pytest.mark.docker
+@pytest.mark.bubblewrap
 async def test_policies_that_are_kept_to_and_such_that_are_not(kit: SandboxKit) -> None:
     found = await kit.provider.try_network(kit.spec())  # type: ignore[attr-defined]
     assert found.ok, found
