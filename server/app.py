@@ -31,11 +31,13 @@ from server.db.data_folder import last_backup
 from server.db.database import OwnStores, open_database
 from server.db.engine import DatabaseSettings
 from server.db.leftovers import remove_leftovers
+from server.db.repositories.leases import LeaseRepository
 from server.dependencies import Services
 from server.doors.mcp.http_door import PROVIDER_ROUTES, HttpDoor, provider_offer
 from server.doors.preview.access import Passes, PreviewLinks
+from server.doors.preview.other_servers import PortDoor
 from server.doors.preview.preview import Preview
-from server.doors.webhooks.dispatcher import Webhooks
+from server.doors.webhooks.dispatcher import OtherServers, Webhooks
 from server.doors.webhooks.sender import Sender
 from server.errors import install_error_replies
 from server.git_providers.accounts import GitAccess
@@ -193,9 +195,11 @@ class Application:
                 keeper=self._keeper,
             )
             self._handler = preview
+            if self.services.manager.url_of is not None:
+                self._handler = PortDoor(preview, self.services.database.secrets, self.services.manager)
             if base := self.settings.base_path:
                 addresses = self.services.previews.addresses
-                self._handler = BasePath(preview, base, elsewhere=lambda host: addresses.parse(host) is not None)
+                self._handler = BasePath(self._handler, base, elsewhere=lambda host: addresses.parse(host) is not None)
             stack.callback(setattr, self, "_handler", _not_started)
             yield
 
@@ -236,6 +240,7 @@ class Application:
                 instance_id=database.instance_id,
                 choose=self._choose,
                 known_ids=database.conversations.ids,
+                are_others=LeaseRepository(database.engines, database.writer).are_there,
                 metrics=metrics,
             )
         )
@@ -296,8 +301,8 @@ class Application:
         offer = provider_offer(requests, authenticator)
         door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
         destinations = Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
-        shared = manager.url_of is not None
-        hooks = await stack.enter_async_context(Webhooks(database, Sender(destinations), are_shared=shared))
+        others = manager if isinstance(manager, OtherServers) else None
+        hooks = await stack.enter_async_context(Webhooks(database, Sender(destinations), others=others))
         services = Services(
             settings=settings,
             authenticator=authenticator,

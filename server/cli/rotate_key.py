@@ -9,6 +9,7 @@ from typing import TextIO
 from server.auth.secrets import SecretKeyError
 from server.db.database import KEY_FILE, open_database
 from server.db.engine import DatabaseSettings
+from server.db.repositories.leases import LeaseRepository
 from server.db.sealing_keys import Rotation
 from server.db.sealing_keys import rotate_key as rotate
 from server.settings.settings import Settings
@@ -30,4 +31,10 @@ def rotate_key(settings: Settings, out: TextIO) -> int:
 async def _rotate(settings: Settings, key_file: Path) -> Rotation:
     database_settings = DatabaseSettings(url=settings.database_url, synchronous=settings.database_synchronous)
     async with open_database(settings.data_dir, database_settings) as database:
+        if there := await LeaseRepository(database.engines, database.writer).servers():
+            which = ", ".join(sorted(there.values()))
+            raise SecretKeyError(
+                f"servers use this database, and could not read what they have stored ({which}): end all of them, "
+                f"rotate the key, copy {key_file.name} into the data folder of each, and start them again"
+            )
         return await rotate(database.writer, database.secrets, key_file)

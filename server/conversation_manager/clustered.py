@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
@@ -13,11 +12,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from agent_core.errors import ClientToolError, DrydockError, EventStoreError, NoSuchEventError, NotStuckError
+from agent_core.errors import DrydockError, EventStoreError
 from agent_core.events.branches import Rewind
-from agent_core.events.serialization import AnyEvent, from_payload, to_payload
+from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.events.transient import StatusNotice, Transient
+from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.skills.skill import Skill
@@ -28,37 +27,34 @@ from server.conversation_manager.conversation_manager import (
     ConversationStatus,
     LiveConversation,
     ManagerParts,
-    find_sent,
 )
-from server.conversation_manager.followed_log import FollowedLog, messages_of
+from server.conversation_manager.followed_log import FollowedLog
+from server.conversation_manager.inbox import Inbox
 from server.conversation_manager.membership import Membership
+from server.conversation_manager.relays import Relays
+from server.conversation_manager.shared_queue import SharedQueue
 from server.conversation_manager.standalone import DELETED, StandaloneConversationManager, to_its_end
 from server.db.notices import Notices
-from server.db.repositories.inbox import InboxRepository, Letter
+from server.db.repositories.inbox import InboxRepository
 from server.db.repositories.leases import Lease, LeaseRepository
+from server.db.repositories.turns import TurnRepository
 from server.errors import ConfigurationError, ConversationNotFoundError, RunElsewhereError
 from server.session.client_tools import ClientToolSpec
-from server.session.images import ImagesRefusedError
 from server.session.recorder import BUSY_STATES
-from server.session.run_queue import QueuePlace
+from server.session.recovery import having_sandboxes, is_up
+from server.session.tickets import QueuePlace
 from server.sockets.conversations import JoinedConversation
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 """How often a server looks what the others do, and what nobody does."""
-ANSWER_SECONDS: Final = 0.5
-"""How often it is looked for an answer that nobody has told of."""
-SENDING_SECONDS: Final = 20.0
-"""How long a client waits for what it has sent by way of another server; it is kept, and taken when that can be."""
-RELAY_SECONDS: Final = 15.0
-"""So long notices are sent to a server that has not said that it follows still."""
 FOLLOWING_SECONDS: Final = 5.0
 TAKE_AT_ONCE: Final = 16
 
 _BUSY: Final = frozenset(state.value for state in BUSY_STATES)
-_OTHER_SERVER: Final = "server:"
-"""What connections of other servers are called here: they keep a conversation loaded, as clients do."""
+_CHORES: Final = "chores"
+"""What one server does for all."""
 
 
 class ClusteredConversation:
@@ -95,7 +91,6 @@ class ClusteredConversationManager(ConversationManager):
             )
         self._local = StandaloneConversationManager(parts, is_alone=False)
         self._leases = LeaseRepository(database.engines, database.writer)
-        self._inbox = InboxRepository(database.engines, database.writer)
         self._notices = Notices(database.engines, heard=self._heard, connected=self._look_at_all)
         self._membership = Membership(
             self._leases,
@@ -112,34 +107,53 @@ class ClusteredConversationManager(ConversationManager):
         self._told: dict[str, dict[str, Any]] = {}
         self._joined: dict[str, ClusteredConversation] = {}
         self._followed: dict[str, FollowedLog] = {}
-        self._relays: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._relayed_until: dict[tuple[str, str], float] = {}
-        self._serving: dict[str, asyncio.Lock] = {}
-        self._answers: dict[str, asyncio.Event] = {}
         self._news = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_closing = False
-        self._servers = 1
+        self._servers = frozenset[str]()
+        self._has_chores = False
+        self._is_looking_after = False
+        self._stored: Callable[[str], None] = lambda conversation_id: None
+        self._letters = InboxRepository(database.engines, database.writer)
+        self._inbox = Inbox(
+            self._letters,
+            database.events,
+            mine=self._mine,
+            running=self._running_here,
+            deliver=self._local.deliver,
+            notify=self._notify,
+        )
+        self._relays = Relays(self._local, database.conversations, mine=self._mine, notify=self._notify)
+        self._queue = SharedQueue(
+            self._local.queue,
+            TurnRepository(database.engines, database.writer),
+            server_id=lambda: self.server_id,
+            notify=self._notify,
+        )
 
     async def __aenter__(self) -> Self:
         gauge = self.parts.metrics.gauge
-        gauge("drydock_cluster_servers", lambda: self._servers)
+        gauge("drydock_cluster_servers", lambda: max(1, len(self._servers)))
         gauge("drydock_cluster_leases", lambda: len(self._mine))
         await self._stack.enter_async_context(self._membership)
+        self.parts.sandboxes.check_owner = self._membership.check
+        await self._queue.begin(self._leases)
         self._stack.push_async_callback(self._write_touched)  # behind all sessions, before others may go on
         await self._stack.enter_async_context(self._local)
         await self._stack.enter_async_context(self._notices)
         self._own(self._keep_looking, name="cluster")
+        self._own(self._queue.run, name="shared queue")
+        self._own(self._queue.make_room, name="room for other servers")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_closing = True
-        relays = list(self._relays.values())
-        for task in [*self._tasks, *relays]:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *relays, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._relays.close()
         for log in list(self._followed.values()):
             await log.close()
         await self._stack.aclose()  # suspends what runs here, then gives its leases back
@@ -212,7 +226,7 @@ class ClusteredConversationManager(ConversationManager):
         async with self._holding(conversation_id):
             if await self._lease(conversation_id) is None:
                 return await self._local.deliver(conversation_id, event)
-        return await self._post(conversation_id, event)
+        return await self._inbox.post(conversation_id, event)
 
     async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:
         return await self.deliver(conversation_id, Rewind(to=-1 if to is None else to))
@@ -281,12 +295,27 @@ class ClusteredConversationManager(ConversationManager):
     # --- what concerns all servers ---
 
     async def refresh_secrets(self, user_id: str) -> None:
-        self._notices.send({"secrets": user_id, "from": self.server_id})
+        self._notify({"secrets": user_id})
         await self._local.refresh_secrets(user_id)
 
     async def announce_title(self, conversation_id: str, title: str) -> None:
-        self._notices.send({"title": title, "log": conversation_id, "from": self.server_id})
+        self._notify({"title": title, "log": conversation_id})
         await self._local.announce_title(conversation_id, title)
+
+    @property
+    def does_chores(self) -> bool:  # type: ignore[override] # of others it is a constant
+        return self._has_chores and self._membership.is_there
+
+    def tell_stored(self, conversation_id: str) -> None:
+        """Something was stored in it that whoever does the chores wants to know."""
+        self._notify({"told": conversation_id})
+
+    def hear_stored(self, stored: Callable[[str], None]) -> None:
+        """Tell it what other servers have stored."""
+        self._stored = stored
+
+    def _notify(self, message: Mapping[str, Any]) -> None:
+        self._notices.send({**message, "from": self.server_id})
 
     # --- leases ---
 
@@ -301,7 +330,7 @@ class ClusteredConversationManager(ConversationManager):
         lease = await self._leases.take(conversation_id, self.server_id)
         if lease.owner == self.server_id:
             self._mine.add(conversation_id)
-            self._notices.send(self._facts_message(conversation_id, {}))
+            self._notify(self._facts_message(conversation_id, {}))
             return None
         self._others[conversation_id] = lease
         return lease
@@ -323,6 +352,11 @@ class ClusteredConversationManager(ConversationManager):
                 raise RunElsewhereError(conversation_id)
             yield
 
+    @asynccontextmanager
+    async def _running_here(self, conversation_id: str) -> AsyncIterator[bool]:
+        async with self._holding(conversation_id):
+            yield await self._lease(conversation_id) is None
+
     async def _give_back(self) -> None:
         """Give back the leases of conversations with which nothing is done here any more."""
         unused = [one for one in self._mine if not self._held[one] and not self._local.uses(one)]
@@ -332,8 +366,9 @@ class ClusteredConversationManager(ConversationManager):
         if unused:
             await self._write_touched()
         await self._leases.release(unused, self.server_id)
+        self._queue.forget(unused)
         for one in unused:
-            self._notices.send({"free": one, "from": self.server_id})
+            self._notify({"free": one})
 
     async def _write_touched(self) -> None:
         try:
@@ -343,6 +378,7 @@ class ClusteredConversationManager(ConversationManager):
 
     async def _lost(self) -> None:
         """Others may carry on what this server runs: end it, and write nothing."""
+        self._has_chores = False
         self._mine.clear()
         self._told.clear()
         await self._local.abandon()
@@ -355,13 +391,13 @@ class ClusteredConversationManager(ConversationManager):
         loop = asyncio.get_running_loop()
         while True:
             await self._refresh()
-            for conversation_id in await self._inbox.waiting_for(self.server_id):
+            for conversation_id in await self._letters.waiting_for(self.server_id):
                 self._serve_soon(conversation_id)
             await self._give_back()
             await self._tell_live()
             if self.parts.settings.resume_on_start:
                 await self._take_over()
-            self._end_relays()
+            self._relays.end_unwanted()
             if loop.time() >= following_at:
                 following_at = loop.time() + FOLLOWING_SECONDS
                 self._say_what_is_followed(list(self._followed))
@@ -373,17 +409,23 @@ class ClusteredConversationManager(ConversationManager):
     async def _refresh(self) -> None:
         leases = {lease.conversation_id: lease for lease in await self._leases.all()}
         self._others = {one: lease for one, lease in leases.items() if lease.owner != self.server_id}
-        self._servers = len(await self._leases.servers())
+        self._queue.see(self._others.values())
+        before, self._servers = self._servers, frozenset(await self._leases.servers())
+        had_chores, self._has_chores = self._has_chores, await self._leases.does(_CHORES, self.server_id)
+        if self._has_chores and (before - self._servers or not had_chores) and not self._is_looking_after:
+            self._is_looking_after = True
+            self._own(self._find_unattended, name="unattended")
         for conversation_id, log in list(self._followed.items()):
             lease = self._others.get(conversation_id)
             if lease is None or lease.owner != log.owner:
                 await self._end_following(conversation_id)
 
     async def _take_over(self) -> None:
-        """Take up conversations whose agents were at work and which no server runs, as far as there is room."""
-        room = min(TAKE_AT_ONCE, self._local.queue.turns_left)
+        """Take up some conversations whose agents were at work, and which no server runs: they wait for their turns."""
+        if self._local.queue.problem:
+            return
         taken = []
-        for conversation_id in await self._leases.free(_BUSY, room) if room > 0 else ():
+        for conversation_id in await self._leases.free(_BUSY, TAKE_AT_ONCE):
             if conversation_id in self._mine:
                 continue
             async with self._holding(conversation_id):
@@ -391,6 +433,19 @@ class ClusteredConversationManager(ConversationManager):
                     taken.append(conversation_id)
         records = [await self.parts.database.conversations.get(one) for one in taken]
         await self._local.take_over([record for record in records if record is not None])
+
+    async def _find_unattended(self) -> None:
+        """Look after sandboxes that a server which is gone has left, of conversations at rest."""
+        try:
+            async for record in having_sandboxes(self.parts.database.conversations):
+                if record.id in self._mine or record.id in self._others:
+                    continue
+                if await is_up(record, self.parts.sandboxes):
+                    async with self._running_here(record.id) as is_here:
+                        if is_here:
+                            await self._local.look_after(record)
+        finally:
+            self._is_looking_after = False
 
     async def _tell_live(self) -> None:
         """Tell the others how what runs here is, where that has changed."""
@@ -400,10 +455,10 @@ class ClusteredConversationManager(ConversationManager):
             await self._leases.tell(news, self.server_id)
             self._told.update(news)
             for conversation_id, facts in news.items():
-                self._notices.send(self._facts_message(conversation_id, facts))
+                self._notify(self._facts_message(conversation_id, facts))
 
     def _facts_message(self, conversation_id: str, facts: dict[str, Any]) -> dict[str, Any]:
-        return {"runs": conversation_id, "facts": facts, "url": self._membership.url, "from": self.server_id}
+        return {"runs": conversation_id, "facts": facts, "url": self._membership.url}
 
     # --- following ---
 
@@ -425,115 +480,10 @@ class ClusteredConversationManager(ConversationManager):
 
     def _say_what_is_followed(self, conversation_ids: Sequence[str]) -> None:
         for conversation_id in conversation_ids:
-            self._notices.send({"follows": conversation_id, "from": self.server_id})
+            self._notify({"follows": conversation_id})
 
     def _connections(self) -> Iterator[ClusteredConversation]:
         return iter(self._joined.values())
-
-    # --- being followed ---
-
-    def _relay_soon(self, conversation_id: str, server_id: str) -> None:
-        key = conversation_id, server_id
-        self._relayed_until[key] = asyncio.get_running_loop().time() + RELAY_SECONDS
-        if key not in self._relays:
-            work = partial(self._relay, conversation_id, server_id)
-            task = self._relays[key] = asyncio.create_task(to_its_end(work, "relay"), name=f"relay:{conversation_id}")
-            task.add_done_callback(lambda _: self._relays.pop(key, None))
-
-    def _end_relays(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for key, until in list(self._relayed_until.items()):
-            if until < now or key[0] not in self._mine:
-                del self._relayed_until[key]
-                if (task := self._relays.get(key)) is not None:
-                    task.cancel()
-
-    async def _relay(self, conversation_id: str, server_id: str) -> None:
-        """Tell that server what is seen here and not stored."""
-        record = await self.parts.database.conversations.get(conversation_id)
-        if record is None or conversation_id not in self._mine:
-            return
-        connection = f"{_OTHER_SERVER}{server_id}:{conversation_id}"
-        here = await self._local.join(conversation_id, connection, Identity(record.user_id))
-        try:
-            stream = None
-            while (stream := await here.next_stream(stream)) is not None:
-                async with stream.subscribe(after=stream.last_id, transients=True) as news:
-                    async for one in news:
-                        if isinstance(one, Transient):
-                            for message in messages_of(one):
-                                self._notices.send({"notice": message, "log": conversation_id, "from": self.server_id})
-                        else:
-                            self._notices.send({"stored": conversation_id, "from": self.server_id})
-        finally:
-            await self._local.leave(connection)
-
-    # --- the inbox ---
-
-    async def _post(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
-        """Have the server that runs it, or the next one that does, take this; returns it as stored."""
-        database = self.parts.database
-        event = (
-            event
-            if event.client_key is not None
-            else event.model_copy(update={"client_key": f"by-way-{secrets.token_hex(8)}"})
-        )
-        after = await database.events.last_id(conversation_id)
-        letter = await self._inbox.put(conversation_id, to_payload(event), after=after)
-        told = self._answers[letter] = asyncio.Event()
-        self._notices.send({"letter": conversation_id, "from": self.server_id})
-        try:
-            async with asyncio.timeout(SENDING_SECONDS):
-                answer = await self._answer_to(letter, conversation_id, told)
-        except TimeoutError:
-            raise DrydockError(
-                "The server that runs this conversation does not answer. What you have sent is kept, and will be taken "
-                "as soon as it does, or another one goes on with it: do not send it again."
-            ) from None
-        finally:
-            del self._answers[letter]
-        if "error" in answer:
-            raise _error_of(answer, conversation_id)
-        (stored,) = await database.events.read(conversation_id, after=answer["id"] - 1, limit=1)
-        return from_payload(stored.payload, stored.id, conversation_id)
-
-    async def _answer_to(self, letter: str, conversation_id: str, told: asyncio.Event) -> Mapping[str, Any]:
-        while (answer := await self._inbox.answer_to(letter)) is None:
-            async with self._holding(conversation_id):
-                if await self._lease(conversation_id) is None:
-                    await self._serve(conversation_id)
-            told.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await told.wait()
-        return answer
-
-    def _serve_soon(self, conversation_id: str) -> None:
-        if conversation_id not in self._serving:
-            self._own(partial(self._serve, conversation_id), name=f"inbox:{conversation_id}")
-
-    async def _serve(self, conversation_id: str) -> None:
-        """Take what waits for a conversation that runs here, in its order."""
-        lock = self._serving.setdefault(conversation_id, asyncio.Lock())
-        try:
-            async with lock, self._holding(conversation_id):
-                while conversation_id in self._mine and (letters := await self._inbox.waiting(conversation_id)):
-                    for letter in letters:
-                        await self._inbox.answer(letter.id, await self._taken(letter))
-                        self._notices.send({"answered": letter.id, "from": self.server_id})
-        finally:
-            if not lock.locked():
-                self._serving.pop(conversation_id, None)
-
-    async def _taken(self, letter: Letter) -> dict[str, Any]:
-        log = letter.conversation_id
-        try:
-            event = from_payload(letter.event.encode(), -1, log)
-            # The server before may have taken it, and then ended.
-            known = await find_sent(self.parts.database.events, log, event.client_key, after=letter.after)
-            return {"id": known if known is not None else (await self._local.deliver(log, event)).id}
-        except DrydockError as error:
-            return {"error": type(error).__name__, "text": str(error), "code": getattr(error, "code", "")}
 
     # --- what others say ---
 
@@ -549,13 +499,12 @@ class ClusteredConversationManager(ConversationManager):
                     self._followed[log].show(notice)
             case {"follows": str(log), "from": str(server)}:
                 if log in self._mine:
-                    self._relay_soon(log, server)
+                    self._relays.follows(log, server)
             case {"letter": str(log)}:
                 if log in self._mine:
                     self._serve_soon(log)
             case {"answered": str(letter)}:
-                if letter in self._answers:
-                    self._answers[letter].set()
+                self._inbox.answered(letter)
             case {"runs": str(log), "facts": dict() as facts, "url": str(url), "from": str(server)}:
                 self._others[log] = Lease(log, server, url, facts)
                 if log in self._followed and self._followed[log].owner != server:
@@ -565,10 +514,18 @@ class ClusteredConversationManager(ConversationManager):
                     del self._others[log]
                 if log in self._followed:
                     self._news.set()
+            case {"queue": str()}:
+                self._queue.heard(message)
+            case {"told": str(log)}:
+                self._stored(log)
             case {"secrets": str(user)}:
                 self._own(partial(self._local.refresh_secrets, user), name="secrets of another server's user")
             case {"title": str(title), "log": str(log)}:
                 self._own(partial(self._local.announce_title, log, title), name="another server's title")
+
+    def _serve_soon(self, conversation_id: str) -> None:
+        if not self._inbox.is_serving(conversation_id):
+            self._own(partial(self._inbox.serve, conversation_id), name=f"inbox:{conversation_id}")
 
     def _look_at_all(self) -> None:
         self._news.set()
@@ -605,19 +562,3 @@ def _live_of(facts: Mapping[str, Any]) -> LiveConversation:
         None if place is None else QueuePlace(*place),
         None if failure is None else DrydockError(failure),
     )
-
-
-_ERRORS: Final[Mapping[str, Callable[[str, str], DrydockError]]] = {
-    "ClientToolError": lambda text, code: ClientToolError(text, code=code),
-    "EventStoreError": lambda text, code: EventStoreError(text, code=code),
-    "ImagesRefusedError": lambda text, _: ImagesRefusedError(text),
-    "NoSuchEventError": lambda text, _: NoSuchEventError(text),
-    "NotStuckError": lambda text, _: NotStuckError(text),
-}
-
-
-def _error_of(answer: Mapping[str, Any], conversation_id: str) -> DrydockError:
-    if answer["error"] == "ConversationNotFoundError":
-        return ConversationNotFoundError(conversation_id)
-    make = _ERRORS.get(answer["error"])
-    return DrydockError(answer["text"]) if make is None else make(answer["text"], answer.get("code", ""))

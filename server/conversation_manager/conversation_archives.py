@@ -96,7 +96,7 @@ async def export_archive(
         logs = sorted((await database.events.last_ids(record.id)).items())
         if not with_files or record.sandbox is None:
             without = "it had no sandbox" if with_files else "they were not wanted"
-            with (with_files and waiting_files(database.data_dir, record.id)) or nullcontext() as waiting:
+            with (await waiting_files(database, record.id) if with_files else None) or nullcontext() as waiting:
                 async for part in _export(database, record, logs, waiting, without="" if waiting else without):
                     yield part
             return
@@ -215,11 +215,13 @@ async def import_archive(database: Database, record: ConversationRecord, file: B
     """
     async with unfinished_conversation(database, record.id):
         logs = ArchivedLogs(file)
-        await asyncio.to_thread(logs.open, seed_of(database.data_dir, record.id))
+        seed = seed_of(database.data_dir, record.id)
+        await asyncio.to_thread(logs.open, seed)
         first = logs.header.conversation_id
         for log in logs.ids:
             source, target = ReadableLog(logs, log), StoredLog(database.events, record.id + log[len(first) :])
             await (fork_log(source, target, upto=None, reset_metrics=False) if log == first else _copy(source, target))
+        await database.waiting_files.keep(record.id, seed)
         # Last, so that nobody ever sees one that is not whole, not even when this process is killed.
         await database.conversations.create(replace(record, title=record.title or logs.header.title))
 

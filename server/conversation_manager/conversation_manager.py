@@ -28,8 +28,8 @@ from server.session.agents.agent_sessions import AgentFactory
 from server.session.client_tools import ClientToolSpec
 from server.session.images import ImagesRefusedError
 from server.session.listening import Listeners
-from server.session.run_queue import QueuePlace
 from server.session.sandboxes import Sandboxes
+from server.session.tickets import QueuePlace
 from server.session.titles import Announcements, TitleWriter, default_title
 from server.session.warm_sandboxes import WarmSandboxes
 from server.settings.settings import Settings
@@ -92,6 +92,9 @@ class ConversationManager(ABC):
 
     url_of: Callable[[str], Awaitable[str | None]] | None = None
     """The address of the server that runs a conversation; None: this one, or none. Without it there is but one."""
+
+    does_chores: bool = True
+    """Whether this server does what one does for all of them: see to webhooks, delete what is old."""
 
     def __init__(self, parts: ManagerParts) -> None:
         self.parts = parts

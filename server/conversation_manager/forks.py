@@ -78,8 +78,9 @@ async def fork_conversation(
             moments = await fork_log(*logs, upto=upto, reset_metrics=reset_metrics, prompt=prompt)
             if copy_files and source.sandbox is not None:
                 await _copy_files(manager, source, moments, seed)
-            elif copy_files and (waiting := waiting_files(database.data_dir, source.id)) is not None:
+            elif copy_files and (waiting := await waiting_files(database, source.id)) is not None:
                 await asyncio.get_running_loop().run_in_executor(_writing, _copy_waiting, waiting, seed)
+            await database.waiting_files.keep(new_id, seed)
             # Last, so that nobody ever sees a fork that is not whole, not even when this process is killed.
             await database.conversations.create(record)
 

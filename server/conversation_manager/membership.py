@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, Self
 
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, SandboxError
 from agent_core.troubles import Trouble
 from server.db.repositories.leases import LeaseRepository
 from server.metrics import ServerMetrics
@@ -49,6 +49,14 @@ class Membership:
     def is_there(self) -> bool:
         """Whether, as far as this server knows, no other may have taken over what it runs."""
         return _now() < self._until
+
+    def check(self) -> None:
+        """Raise `SandboxError` where another may have taken over what it runs: sandboxes are that one's to reach."""
+        if not self.is_there:
+            raise SandboxError(
+                "The database has not heard of this server in time: another one goes on with the conversation.",
+                code="lease_lost",
+            )
 
     async def __aenter__(self) -> Self:
         await self._register()

@@ -194,8 +194,8 @@ async def find_doomed(engines: Engines, limits: RetentionLimits, data_dir: Path)
 class Retention:
     """Deletes, round by round, what is beyond the limits; an async context manager. Without limits it deletes nothing.
 
-    What has a session or a client is passed over. A round that is killed is taken up by the next one: a conversation
-    is in the list until its last row is gone.
+    Of several servers one does that. What has a session or a client is passed over. A round that is killed is taken up
+    by the next one: a conversation is in the list until its last row is gone.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class Retention:
     async def _round(self) -> bool:
         """Delete the first of what has to go; returns whether there is more."""
         now, uses = careful_now(), list[ConversationUse]()
-        if any(self._limits):
+        if any(self._limits) and self._manager.does_chores:
             await self._database.conversations.flush()  # of what was used just now
             uses = await conversations_by_use(self._database.engines)
         if self._presence is None:

@@ -40,7 +40,8 @@ from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.memory_ceiling import LOOK_SECONDS, give_back, give_back_freed, server_memory
 from server.session.recorder import BUSY_STATES
 from server.session.recovery import Recovery, having_sandboxes, interrupted, is_up
-from server.session.run_queue import QueuePlace, RunQueue
+from server.session.run_queue import RunQueue
+from server.session.tickets import QueuePlace
 from server.session.titles import TitleKeeper
 from server.session.unfinished import remove_seed, tidy_up
 from server.session.web_session import WebSession
@@ -286,12 +287,22 @@ class StandaloneConversationManager(ConversationManager):
         if records:
             self._own(partial(self._recovery.resume_all, records), name="taking over")
 
+    async def look_after(self, record: ConversationRecord) -> None:
+        """Have its sandbox stopped in time, if that is up and nobody has it."""
+        self._looked_at = record.id
+        if not await is_up(record, self.parts.sandboxes) or not self._looked_at:
+            return  # or it was stopped, deleted or loaded meanwhile
+        self._looked_at = ""
+        session = self._sessions.get(record.id)
+        is_loaded = session is not None and session.is_loaded
+        if not (is_loaded or self.queue.has_sandbox(record.id)):
+            self._unattended_since.setdefault(record.id, time.monotonic())
+
     async def abandon(self) -> None:
         """End all sessions: others may carry on what they did. Sandboxes are left to them."""
         sessions = list(self._sessions.values())
         self._unattended_since.clear()
-        for session in sessions:
-            self.queue.forget(session.conversation_id)
+        self.queue.forget_all()
         await asyncio.gather(*(session.end(stopped=False) for session in sessions), return_exceptions=True)
         self._unattended_since.clear()
         for session in sessions:
@@ -514,14 +525,7 @@ class StandaloneConversationManager(ConversationManager):
 
     async def _find_unattended(self) -> None:
         async for record in having_sandboxes(self._conversations):
-            self._looked_at = record.id
-            if not await is_up(record, self.parts.sandboxes) or not self._looked_at:
-                continue  # or it was stopped, deleted or loaded meanwhile
-            session = self._sessions.get(record.id)
-            is_loaded = session is not None and session.is_loaded
-            if not (is_loaded or self.queue.has_sandbox(record.id)):
-                self._unattended_since.setdefault(record.id, time.monotonic())
-        self._looked_at = ""
+            await self.look_after(record)
 
     async def _write_down(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:
         with self._using(conversation_id) as session:

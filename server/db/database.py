@@ -37,6 +37,7 @@ from server.db.repositories.plugins import PluginRepository
 from server.db.repositories.user_secrets import SecretRepository, SecretStore
 from server.db.repositories.user_settings import SettingsRepository, SettingsStore
 from server.db.repositories.user_skills import SkillRepository
+from server.db.repositories.waiting_files import WaitingFileRepository
 from server.db.repositories.webhooks import WebhookRepository
 from server.db.sealing_keys import check_key, finish_rotation
 from server.db.sqlite import WAL_PAGES_BEFORE_CHECKPOINT
@@ -84,6 +85,7 @@ class Database:
     mcp_sign_ins: McpSignInRepository
     user_skills: SkillRepository
     plugins: PluginRepository
+    waiting_files: WaitingFileRepository
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -169,6 +171,7 @@ async def open_database(
             mcp_sign_ins=McpSignInRepository(engines, writer, box),
             user_skills=SkillRepository(engines, writer),
             plugins=PluginRepository(engines, writer),
+            waiting_files=WaitingFileRepository(engines, writer),
             blobs=blobs,
             secrets=box,
             engines=engines,

@@ -22,7 +22,7 @@ from agent_core.troubles import Trouble, coded
 from server.db.backup import COPY_NAME
 from server.db.data_folder import LAST_BACKUP, PLUGIN_SCRATCH, UNPACKING
 from server.db.database import Database
-from server.db.tables import chat_turns, conversations, feedback, webhook_positions, webhooks
+from server.db.tables import chat_turns, conversations, feedback, inbox, webhook_positions, webhooks
 from server.db.temporary_files import sweep
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def _is_left_by_one_of_ours(entry: os.DirEntry[str]) -> bool:
 async def _remove_rows(connection: AsyncConnection) -> int:
     """Those about conversations that were deleted while they were written, or by a release that left webhooks there."""
     removed = 0
-    for table in (chat_turns, feedback, webhook_positions, webhooks):
+    for table in (chat_turns, feedback, webhook_positions, webhooks, inbox):
         log = table.c.conversation_id
         of_nobody = log.is_not(None) & log.not_in(select(conversations.c.id))
         removed += (await connection.execute(delete(table).where(of_nobody))).rowcount

@@ -141,7 +141,8 @@ servers = Table(
     Column("expires_at", BigInteger, nullable=False),
 )
 
-# What all of them have to agree on: `instance`, the name that their sandboxes carry.
+# What all of them have to agree on: `instance`, the name that their sandboxes carry, and `chores`, which of them does
+# what is done once for all.
 shared_facts = Table(
     "shared_facts",
     metadata,
@@ -160,7 +161,18 @@ payloads = Table(
     PrimaryKeyConstraint("conversation_id", "digest"),
 )
 
-# Which of them runs a conversation, since which epoch of its log, and what it tells the others about it (`live`).
+# Where servers share the database: what workspaces of new conversations begin with, in pieces of a tar file.
+waiting_files = Table(
+    "waiting_files",
+    metadata,
+    Column("conversation_id", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("conversation_id", "number"),
+)
+
+# Which of them runs a conversation, since which epoch of its log, what it tells the others about it (`live`), and what
+# the conversation has of what there is for all, or waits for (`turn`, a `Turn`).
 leases = Table(
     "leases",
     metadata,
@@ -168,6 +180,7 @@ leases = Table(
     Column("owner", Text, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("live", JSON(none_as_null=True)),
+    Column("turn", JSON(none_as_null=True)),
     Index("ix_leases_owner", "owner"),
 )
 

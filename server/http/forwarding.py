@@ -27,6 +27,7 @@ _ANSWERED_BY_ALL: Final = frozenset({b"/events", b"/log", b"/log/live", b"/messa
 _OF_ONE_HOP: Final = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"proxy-connection"}
 )
+_SCHEME: Final = b"x-forwarded-proto"
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,8 @@ class Forwarding:
         if self._client is None:
             limits = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
             self._client = httpx.AsyncClient(timeout=limits, trust_env=False, follow_redirects=False)
-        headers = [(name, value) for name, value in scope["headers"] if name not in _OF_ONE_HOP]
+        headers = [(name, value) for name, value in scope["headers"] if name not in _OF_ONE_HOP | {_SCHEME}]
+        headers.append((_SCHEME, scope["scheme"].encode()))  # of addresses in its answer: this one may end the TLS
         client = scope.get("client")
         if client is not None:
             headers.append((b"x-forwarded-for", client[0].encode("latin-1")))

@@ -16,7 +16,7 @@ from agent_core.session.agent_session import AfterClose
 from agent_core.troubles import Trouble, coded
 from server.session.agents.agent_sessions import LoadedAgent
 from server.session.recorder import Recorder
-from server.session.run_queue import Ticket
+from server.session.tickets import Ticket
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,9 @@ from agent_core.troubles import Trouble, coded
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.session.crash_guard import CrashGuard
 from server.session.recorder import BUSY_STATES
-from server.session.run_queue import PlaceLostError, RunQueue, Ticket
+from server.session.run_queue import PlaceLostError, RunQueue
 from server.session.sandboxes import Sandboxes
+from server.session.tickets import Ticket
 
 logger = logging.getLogger(__name__)
 

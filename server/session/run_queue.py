@@ -7,19 +7,22 @@ import heapq
 import itertools
 import logging
 import math
+import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from agent_core.errors import DrydockError
-from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN, StatusNotice
+from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN
 from agent_core.spans import Span
 from agent_core.troubles import Trouble, coded
 from server.db.repositories.conversations import ConversationRepository
+from server.db.repositories.turns import Turn
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
+from server.session.tickets import Elsewhere, QueuePlace, Ticket, Waiting
 
 logger = logging.getLogger(__name__)
 
@@ -31,49 +34,7 @@ TELL_SECONDS: Final = 0.2
 _ORDINALS: Final = ("First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
 
 
-class QueuePlace(NamedTuple):
-    """A place in the queue: `position` 1 is next. `status` is its status id, `text` says it for people."""
-
-    position: int
-    status: str
-    text: str
-
-    @property
-    def notice(self) -> StatusNotice:
-        # The protocol's own id is an error's, which is what its clients show.
-        return StatusNotice(self.status, self.text, "error" if self.status == TOO_MANY_CONVERSATIONS else "info")
-
-
-class Ticket:
-    """What one conversation of `user_id` holds: its sandbox's place (`has_sandbox`), and its turn while it `works`."""
-
-    def __init__(self, conversation_id: str, user_id: str) -> None:
-        self.conversation_id = conversation_id
-        self.user_id = user_id
-        self.has_sandbox = False
-        self.works = False
-        self.taken_at = -1
-        """The newest event of its log when the turn was last taken: what the agent did before is of an earlier one."""
-        self.is_void = False
-        """It was given back: whoever still has it has come too late."""
-
-    def __repr__(self) -> str:
-        return f"Ticket({self.conversation_id!r}, has_sandbox={self.has_sandbox}, works={self.works})"
-
-
-class _Waiting:
-    """A ticket in the queue."""
-
-    def __init__(self, ticket: Ticket, number: int, *, to_work: bool) -> None:
-        self.ticket = ticket
-        self.number = number
-        self.to_work = to_work
-        self.admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiters = 0
-        self.told: QueuePlace | None = None
-        self.is_kept = False
-
-
+CLOSED: Final = "the server ends, or begins"
 LOST: Final = "the conversation was stopped while it waited for its turn"
 
 
@@ -89,6 +50,9 @@ class RunQueue:
     without a place here; who gets one is removed. Each of `conditions` says why nothing may begin now, or "".
     `on_turn` is told what became of a place in the queue: a `QueuePlace`, or None when its turn has come. `run` is its
     owner's task.
+
+    Several servers `share` one: each has its own conversations in it, knows what those of the others have and wait for
+    (`see`), and lets in whom it has chosen (`settle`) when that is stored (`let_in`).
     """
 
     def __init__(
@@ -110,7 +74,7 @@ class RunQueue:
         self._on_turn = on_turn
         self._metrics = metrics
         self._tickets: dict[str, Ticket] = {}
-        self._queue: dict[Ticket, _Waiting] = {}
+        self._queue: dict[Ticket, Waiting] = {}
         self._shown: tuple[float, dict[Ticket, QueuePlace]] | None = None
         """The places of all, since when; None where somebody has come, gone or passed another since."""
         self._up = 0
@@ -118,10 +82,16 @@ class RunQueue:
         self._served = Counter[str]()
         """When each user who has something here was last served: the number of that turn."""
         self._turn = 0
-        self._numbers = itertools.count(1)
+        self._numbers: Iterator[int] = itertools.count(1)
         self._news = asyncio.Event()
         self._is_closed = False
         self._rested_at = -math.inf
+        self._settle_soon: Callable[[], None] | None = None
+        self._ask_for_room: Callable[[str, bool], None] = lambda server, to_work: None
+        self._elsewhere = Elsewhere()
+        self._chosen: list[tuple[Waiting, Turn, Turn, Elsewhere]] = []
+        self._lacking = ""
+        """The conversation here that lacked nothing but a sandbox when it was settled last."""
         metrics.gauge("drydock_working", lambda: self._working.total())
         metrics.gauge("drydock_waiting", lambda: len(self._queue))
         metrics.gauge("drydock_sandboxes", self._sandboxes)
@@ -150,7 +120,7 @@ class RunQueue:
             await self._admitted(self._lined_up(ticket, to_work=to_work, number=number), kept=number is not None)
         ticket.taken_at = max(ticket.taken_at, after)
 
-    async def _admitted(self, waiting: _Waiting, *, kept: bool) -> None:
+    async def _admitted(self, waiting: Waiting, *, kept: bool) -> None:
         ticket = waiting.ticket
         waiting.waiters += 1
         try:
@@ -170,10 +140,10 @@ class RunQueue:
         finally:
             waiting.waiters -= 1
 
-    def _lined_up(self, ticket: Ticket, *, to_work: bool, number: int | None) -> _Waiting:
+    def _lined_up(self, ticket: Ticket, *, to_work: bool, number: int | None) -> Waiting:
         waiting = self._queue.get(ticket)
         if waiting is None:
-            waiting = _Waiting(ticket, next(self._numbers) if number is None else number, to_work=to_work)
+            waiting = Waiting(ticket, next(self._numbers) if number is None else number, to_work=to_work)
             waiting.is_kept = bool(number)  # written down before the server's last end; from 1 on
             self._queue[ticket] = waiting
         elif to_work and (not waiting.to_work or (number is not None and number < waiting.number)):
@@ -228,7 +198,11 @@ class RunQueue:
         if (ticket := self._tickets.get(conversation_id)) is not None:
             self.leave(ticket)
 
-    def _give_up(self, waiting: _Waiting) -> None:
+    def forget_all(self) -> None:
+        for ticket in list(self._tickets.values()):
+            self.leave(ticket)
+
+    def _give_up(self, waiting: Waiting) -> None:
         self._forget(waiting)
         if waiting.is_kept and not self._is_closed:
             self._conversations.touch(waiting.ticket.conversation_id, waiting_number=None)
@@ -255,9 +229,9 @@ class RunQueue:
         return not self._is_closed
 
     @property
-    def turns_left(self) -> int:
-        """How many more may be at work, besides those that wait."""
-        return max(0, self.capacity.working - self._working.total() - len(self._queue))
+    def problem(self) -> str:
+        """Why nobody is let in now, whatever there is room for; "" otherwise."""
+        return CLOSED if self._is_closed else self._problem()
 
     def has_sandbox(self, conversation_id: str) -> bool:
         ticket = self._tickets.get(conversation_id)
@@ -280,6 +254,83 @@ class RunQueue:
     def is_waiting(self, ticket: Ticket, *, to_work: bool) -> bool:
         waiting = self._queue.get(ticket)
         return waiting is not None and waiting.to_work is to_work
+
+    # --- shared with other servers ---
+
+    def share(
+        self, settle_soon: Callable[[], None], ask_for_room: Callable[[str, bool], None], numbers: Iterator[int]
+    ) -> None:
+        """Have part of one queue from now on, in which places have these `numbers`.
+
+        `settle_soon` is called when it is to be settled with the others who may begin, and `ask_for_room` with the name
+        of one that could stop the sandbox of a conversation at rest, for one that has work, or for a look.
+        """
+        self._settle_soon, self._ask_for_room, self._numbers = settle_soon, ask_for_room, numbers
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._queue)
+
+    @property
+    def others_wait(self) -> bool:
+        return bool(self._elsewhere.waiting)
+
+    def turns(self) -> dict[str, Turn]:
+        """What the conversations here have and wait for, for the other servers; who cannot begin now does not wait."""
+        found = {one: Turn(one, has_sandbox=True) for one in self._others}
+        may_begin, told = not self.problem, set[str]()
+        for ticket in self._tickets.values():
+            waiting = self._queue.get(ticket) if may_begin else None
+            is_up = ticket.has_sandbox or ticket.conversation_id in self._others
+            if waiting is not None or is_up:
+                number = None if waiting is None else waiting.number
+                to_work = waiting is not None and waiting.to_work
+                user = ticket.user_id
+                served = 0 if user in told else self._served[user]  # once, or each turn would change all rows
+                told.add(user)
+                turn = Turn(ticket.conversation_id, user, is_up, ticket.works, number, to_work, served)
+                found[ticket.conversation_id] = turn
+        return found
+
+    def see(self, others: Collection[Turn]) -> None:
+        """Know what those of the other servers have, and wait for."""
+        self._elsewhere, self._shown = Elsewhere(others), None
+        for user, turn in self._elsewhere.served.items():
+            self._turn = max(self._turn, turn)
+            self._served[user] = max(self._served[user], turn)
+
+    def settle(self, others: Collection[Turn]) -> dict[str, Turn]:
+        """Choose who is let in here, while no other server does that; what they have then is to be stored."""
+        self.see(others)
+        elsewhere, turn = self._elsewhere, self._turn
+        self._chosen = []
+        for waiting in self._admissible():
+            ticket, begins = waiting.ticket, waiting.to_work and not waiting.ticket.works
+            is_new = not (ticket.has_sandbox or ticket.conversation_id in self._others)
+            gets = Turn(ticket.conversation_id, ticket.user_id, is_new, begins)
+            elsewhere.add(gets)
+            if elsewhere.waiting.pop(ticket, None) is None:  # else another server lets it in, and has its room kept
+                turn += begins
+                has = gets._replace(has_sandbox=True, works=ticket.works or begins, served=turn if begins else 0)
+                self._chosen.append((waiting, gets, has, elsewhere))
+        return {has.conversation_id: has for _, _, has, _ in self._chosen}
+
+    def let_in(self) -> None:
+        """Let in who was chosen, as far as they still want that and no more."""
+        chosen, self._chosen = self._chosen, []
+        for waiting, gets, has, elsewhere in chosen:
+            elsewhere.add(gets, -1)
+            if self._queue.get(waiting.ticket) is waiting and (has.works or not waiting.to_work):
+                self._let_in(waiting)
+        first = self._first_without_sandbox()
+        lacking = "" if first is None or first.ticket not in self._queue else first.ticket.conversation_id
+        if lacking not in ("", self._lacking):
+            self._news.set()  # for whom room is to be made at once, and not only when it is looked next
+        self._lacking = lacking
+
+    async def free_for_others(self, *, to_work: bool) -> None:
+        """Stop the sandbox of a conversation that rests here: one of another server needs its place."""
+        await self._free_sandbox(to_work)
 
     # --- the work of its owner ---
 
@@ -306,8 +357,12 @@ class RunQueue:
         """Free sandboxes as long as somebody lacks nothing else, and let in whoever may."""
         self._admit()
         while (first := self._first_without_sandbox()) is not None:
+            if first.ticket not in self._queue:
+                return  # it waits at another server, which sees to that
             try:
                 if not await self._free_sandbox(first.to_work):
+                    if self._elsewhere.resting:
+                        self._ask_for_room(random.choice(self._elsewhere.resting), first.to_work)  # noqa: S311 - no secret
                     return
             except DrydockError as error:
                 logger.warning("no sandbox could be freed for now: %s", error)
@@ -331,6 +386,8 @@ class RunQueue:
 
     async def begin_after(self, number: int) -> None:
         """Give places behind this one, that of the last who waited when the server ended; also to who came already."""
+        if self._settle_soon is not None:
+            return  # numbers are moments then
         self._numbers = itertools.count(number + 1)
         already = sorted(self._queue.values(), key=lambda one: one.number)
         for waiting in already:
@@ -342,24 +399,32 @@ class RunQueue:
     # --- the queue ---
 
     def _admit(self) -> None:
-        """Let in whoever may, in their order.
+        """Let in whoever may, in their order; where it is shared, soon."""
+        if self._settle_soon is not None:
+            self._settle_soon()
+            return
+        for waiting in self._admissible():
+            self._let_in(waiting)
+
+    def _admissible(self) -> Iterator[Waiting]:
+        """Those who may be let in, in their order; each is to be let in, or counted, before the next is asked for.
 
         Who lacks only a sandbox keeps its turn for as long as one may be freed: otherwise those that have theirs still,
         from before, would go first each time.
         """
-        if not self._queue or self._is_closed or self._problem():
+        if not self._queue or self.problem:
             return
         promised, may_be_freed = 0, time.monotonic() < self._rested_at + LOOK_SECONDS
         for waiting in list(self._in_order()):
-            if promised and waiting.to_work and self._working.total() + promised >= self.capacity.working:
+            if promised and waiting.to_work and self._at_work() + promised >= self.capacity.working:
                 continue
             lack = self._lack(waiting)
             if not lack:
-                self._let_in(waiting)
+                yield waiting
             elif lack == "sandboxes" and waiting.to_work and may_be_freed:
                 promised += 1
 
-    def _let_in(self, waiting: _Waiting) -> None:
+    def _let_in(self, waiting: Waiting) -> None:
         self._forget(waiting)
         ticket = waiting.ticket
         self._up += not ticket.has_sandbox
@@ -377,30 +442,38 @@ class RunQueue:
         if waiting.told is not None:
             self._on_turn(ticket.conversation_id, None)
 
-    def _lack(self, waiting: _Waiting) -> str:
+    def _lack(self, waiting: Waiting) -> str:
         """The limit that it has to wait for: "user", "working" or "sandboxes"; "" when it may begin."""
         if waiting.to_work:
-            is_at_own_limit = self._working[waiting.ticket.user_id] >= self.capacity.per_user
+            is_at_own_limit = self._at_work_of(waiting.ticket.user_id) >= self.capacity.per_user
             if is_at_own_limit and self.capacity.per_user < self.capacity.working:
                 return "user"  # first: whoever else rests, it has to wait for one of its own
-            if self._working.total() >= self.capacity.working:
+            if self._at_work() >= self.capacity.working:
                 return "working"
         is_up = waiting.ticket.has_sandbox or waiting.ticket.conversation_id in self._others
-        return "" if is_up or self._sandboxes() < self.capacity.sandboxes else "sandboxes"
+        has_room = self._sandboxes() + self._elsewhere.sandboxes < self.capacity.sandboxes
+        return "" if is_up or has_room else "sandboxes"
 
-    def _in_order(self) -> Iterator[_Waiting]:
+    def _at_work(self) -> int:
+        return self._working.total() + self._elsewhere.working.total()
+
+    def _at_work_of(self, user: str) -> int:
+        return self._working[user] + self._elsewhere.working[user]
+
+    def _in_order(self) -> Iterator[Waiting]:
         """All who wait, as they would be let in one after the other, whatever the limits.
 
         Work goes before a mere look. The user with the least at work is next, of several the one who was served longest
         ago; of one user's, who came first.
         """
         for to_work in (True, False):
-            of_users: dict[str, list[_Waiting]] = {}
-            for one in sorted(self._queue.values(), key=lambda one: one.number):
+            of_users: dict[str, list[Waiting]] = {}
+            waiting = itertools.chain(self._queue.values(), self._elsewhere.waiting.values())
+            for one in sorted(waiting, key=lambda one: one.number):
                 if one.to_work is to_work:
                     of_users.setdefault(one.ticket.user_id, []).append(one)
             heap = [
-                (self._working[user], self._served[user], theirs[0].number, user, 0)
+                (self._at_work_of(user), self._served_at(user, theirs), theirs[0].number, user, 0)
                 for user, theirs in of_users.items()
             ]
             heapq.heapify(heap)
@@ -413,18 +486,23 @@ class RunQueue:
                 if index + 1 < len(theirs):
                     heapq.heappush(heap, (working + 1, turn, theirs[index + 1].number, user, index + 1))
 
-    def _first_without_sandbox(self) -> _Waiting | None:
-        if not self._queue or self._is_closed or self._problem():
+    def _served_at(self, user: str, waiting: Sequence[Waiting]) -> int:
+        """When it was served, as far as all servers know: they have to agree who is next."""
+        is_told = self._settle_soon is None or any(one.ticket in self._queue for one in waiting)
+        return self._served[user] if is_told else self._elsewhere.served.get(user, 0)
+
+    def _first_without_sandbox(self) -> Waiting | None:
+        if not self._queue or self.problem:
             return None
         return next((one for one in self._in_order() if self._lack(one) == "sandboxes"), None)
 
     def _all_places(self) -> dict[Ticket, QueuePlace]:
         now = time.monotonic()
         if self._shown is None or now > self._shown[0] + TELL_SECONDS:  # a condition may have come or gone
-            self._shown = now, {waiting.ticket: place for waiting, place in self._places()}
+            self._shown = now, {one.ticket: place for one, place in self._places() if one.ticket in self._queue}
         return self._shown[1]
 
-    def _places(self) -> Iterator[tuple[_Waiting, QueuePlace]]:
+    def _places(self) -> Iterator[tuple[Waiting, QueuePlace]]:
         """Everybody's place: among all, or among its user's own where that one's limit is what it waits for."""
         problem, position, of_users = self._problem(), 0, Counter[str]()
         for waiting in self._in_order():
@@ -453,7 +531,8 @@ class RunQueue:
                 which = f"{most} sandboxes are up" if most > 1 else "1 sandbox is up"
             case _:
                 return "its turn comes in a moment."
-        return f"{which}, as many as this server has room for."
+        whose = "this server has" if self._settle_soon is None else "these servers have"
+        return f"{which}, as many as {whose} room for."
 
     def _tell(self) -> None:
         if self._is_closed:
@@ -471,7 +550,7 @@ class RunQueue:
             waiting.told = turn
             self._on_turn(waiting.ticket.conversation_id, turn)
 
-    async def _keep_place(self, waiting: _Waiting) -> None:
+    async def _keep_place(self, waiting: Waiting) -> None:
         """Write its place down, which counts after the server's next start."""
         if not waiting.to_work:
             return
@@ -481,7 +560,7 @@ class RunQueue:
         except DrydockError as error:
             self._metrics.trouble(Trouble.OTHER, f"its place in the queue is not stored: {error}", where)
 
-    def _forget(self, waiting: _Waiting) -> None:
+    def _forget(self, waiting: Waiting) -> None:
         if self._queue.get(waiting.ticket) is waiting:
             del self._queue[waiting.ticket]
             self._shown = None

@@ -168,7 +168,8 @@ class SandboxSelection(NamedTuple):
 class Sandboxes:
     """The sandboxes of this server; entered (``async with``), it chooses their provider (`choose`) in the background.
 
-    Before the first sandbox is handed out, those of no conversation (`known_ids`) are removed.
+    Before the first sandbox is handed out, those of no conversation (`known_ids`) are removed, unless there are other
+    servers of the same instance (`are_others`): theirs may be of conversations that have only just begun.
     """
 
     def __init__(
@@ -178,12 +179,16 @@ class Sandboxes:
         instance_id: str,
         choose: Callable[[], Awaitable[SandboxSelection]],
         known_ids: Callable[[], Awaitable[Collection[str]]],
+        are_others: Callable[[], Awaitable[bool]] | None = None,
         metrics: ServerMetrics | None = None,
     ) -> None:
         self._settings = settings
         self._instance_id = instance_id
         self._choose = choose
         self._known_ids = known_ids
+        self._are_others = are_others
+        self.check_owner: Callable[[], None] = lambda: None
+        """Raises `SandboxError` while all of them may be other servers' by now."""
         self._metrics = metrics or ServerMetrics()
         self._unremoved: dict[str, ConversationRecord] = {}
         self._removing: asyncio.Task[None] | None = None
@@ -261,6 +266,7 @@ class Sandboxes:
 
         `environment` has further variables of everything in it.
         """
+        self.check_owner()
         provider = await self.provider()
         spec = self.spec(record)
         spec = replace(spec, environment={**(environment or {}), **spec.environment})
@@ -379,6 +385,8 @@ class Sandboxes:
     async def _reap(self, provider: SandboxProvider) -> None:
         try:
             async with asyncio.timeout(REAP_SECONDS):
+                if self._are_others is not None and await self._are_others():
+                    return
                 removed = await provider.reap(self._instance_id, await self._known_ids())
         except (DrydockError, TimeoutError) as error:
             text = f"left-over sandboxes could not be removed: {error or 'it took too long'}"

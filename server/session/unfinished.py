@@ -23,10 +23,12 @@ def seed_of(data_dir: Path, conversation_id: str) -> Path:
     return data_dir / SEED_FOLDER / f"{conversation_id}.tar"
 
 
-def waiting_files(data_dir: Path, conversation_id: str) -> BinaryIO | None:
+async def waiting_files(database: Database, conversation_id: str) -> BinaryIO | None:
     """The tar file of those that wait for the conversation's first start, opened; None: none wait."""
     try:
-        return seed_of(data_dir, conversation_id).open("rb")
+        return (await database.waiting_files.fetch(conversation_id, seed_of(database.data_dir, conversation_id))).open(
+            "rb"
+        )
     except FileNotFoundError:
         return None
 

@@ -36,8 +36,9 @@ from server.session.images import check_images
 from server.session.listening import Listeners
 from server.session.loaded_conversation import LoadedConversation
 from server.session.recorder import BUSY_STATES, BranchKeeper, Recorder
-from server.session.run_queue import QueuePlace, RunQueue, Ticket
+from server.session.run_queue import RunQueue
 from server.session.serial_executor import SerialExecutor
+from server.session.tickets import QueuePlace, Ticket
 from server.session.unloaded_log import UnloadedLog
 
 logger = logging.getLogger(__name__)
@@ -544,6 +545,7 @@ class WebSession:
                 agent.sandbox.on_running = partial(guard.found_running, record.id)
             began = time.monotonic()
             await agent.start()
+            await self._agents.started(record)
             success = True
         except DrydockError as error:
             # The log and the status say so already; a new message or a restart tries again.

@@ -30,7 +30,9 @@ from server.db.tables import (
     feedback,
     from_microseconds,
     idempotency_keys,
+    inbox,
     read_moment,
+    waiting_files,
     webhook_positions,
     webhooks,
 )
@@ -277,7 +279,7 @@ class ConversationRepository(TableRepository):
 
         async def apply(connection: AsyncConnection) -> tuple[bool, list[str]]:
             logs = await event_rows.delete_log(connection, conversation_id)
-            for table in (chat_turns, feedback, webhook_positions, webhooks):
+            for table in (chat_turns, feedback, webhook_positions, webhooks, inbox, waiting_files):
                 await connection.execute(delete(table).where(table.c.conversation_id == conversation_id))
             sent = idempotency_keys.c.scope == sending_scope(conversation_id)
             await connection.execute(delete(idempotency_keys).where(sent))

@@ -12,8 +12,9 @@ from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
-from server.db.tables import inbox, leases
+from server.db.tables import conversations, inbox, leases
 from server.db.writer import TableRepository
+from server.errors import ConversationNotFoundError
 
 KEEP: Final = timedelta(minutes=10)
 """So long an answer is kept for whoever asked."""
@@ -32,10 +33,13 @@ class InboxRepository(TableRepository):
     """Keeps `Letter`s in the order in which they came to each conversation, until they are answered."""
 
     async def put(self, conversation_id: str, event: bytes, *, after: int) -> str:
-        """Keep it durably; returns its id."""
+        """Keep it durably; returns its id. `ConversationNotFoundError`: it was deleted."""
         letter_id = secrets.token_hex(12)
 
         async def apply(connection: AsyncConnection) -> None:
+            there = select(conversations.c.id).where(conversations.c.id == conversation_id).with_for_update(read=True)
+            if (await connection.execute(there)).first() is None:  # or it would lie here for good
+                raise ConversationNotFoundError(conversation_id)
             same = inbox.c.conversation_id == conversation_id
             last = (await connection.execute(select(func.max(inbox.c.number)).where(same))).scalar_one()
             row = {
@@ -81,7 +85,7 @@ class InboxRepository(TableRepository):
         await self._writer.change(apply)
 
     async def answer_to(self, letter_id: str) -> Mapping[str, Any] | None:
-        """What it was answered, None: nothing yet."""
+        """What it was answered, None: nothing yet. Where its conversation was deleted meanwhile, that is the answer."""
         rows = await self._engines.select(select(inbox.c.answer).where(inbox.c.id == letter_id))
-        answer = rows[0].answer if rows else {"error": "DrydockError", "text": "It was not answered in time."}
+        answer = rows[0].answer if rows else {"error": ConversationNotFoundError.__name__, "text": ""}
         return json.loads(answer) if isinstance(answer, str) else answer

@@ -27,7 +27,7 @@ NOW: Final = {
 """Microseconds since 1970 by the clock of the database, the only one that counts."""
 
 _HELD: Final = (
-    "SELECT l.conversation_id, l.owner, s.url, l.live FROM leases l JOIN servers s ON s.id = l.owner"
+    "SELECT l.conversation_id, l.owner, s.url, l.live, l.turn FROM leases l JOIN servers s ON s.id = l.owner"
     " WHERE s.expires_at > "
 )
 
@@ -41,6 +41,8 @@ class Lease(NamedTuple):
     owner: str
     url: str
     live: Mapping[str, Any] | None = None
+    turn: object = None
+    """What `read_turn` of `server.db.repositories.turns` reads."""
 
 
 class LeaseRepository(TableRepository):
@@ -103,6 +105,33 @@ class LeaseRepository(TableRepository):
         rows = await self._engines.fetch(f"SELECT id, url FROM servers WHERE expires_at > {self._now}")  # noqa: S608
         return {str(server_id): str(url) for server_id, url in rows}
 
+    async def now(self) -> int:
+        """Microseconds since 1970 by the database's clock."""
+        ((now,),) = await self._engines.fetch(f"SELECT {self._now}")
+        return int(now)
+
+    async def does(self, chores: str, server_id: str) -> bool:
+        """Whether this server is the one that does these for all of them; it is from now on, where who was is gone."""
+        there = f"SELECT id FROM servers WHERE expires_at > {self._now}"  # noqa: S608 - our own words
+        asked = f"SELECT value FROM shared_facts WHERE name = :chores AND value IN ({there})"  # noqa: S608
+        if rows := await self._engines.fetch(asked, chores=chores):
+            return bool(rows[0][0] == server_id)
+
+        async def apply(connection: AsyncConnection) -> bool:
+            names = {"chores": chores, "me": server_id}
+            take = (
+                "INSERT INTO shared_facts (name, value) VALUES (:chores, :me) ON CONFLICT (name)"  # noqa: S608
+                f" DO UPDATE SET value = excluded.value WHERE shared_facts.value NOT IN ({there})"
+            )
+            await connection.execute(text(take), names)
+            who = text("SELECT value FROM shared_facts WHERE name = :chores")
+            return bool((await connection.execute(who, names)).scalar_one() == server_id)
+
+        return await self._writer.change(apply)
+
+    async def are_there(self) -> bool:
+        return bool(await self.servers())
+
     def _fence_of(self, server_id: str) -> Any:
         statement = self._sql("SELECT 1 FROM servers WHERE id = :id AND expires_at > {now}{for share}")
 
@@ -143,7 +172,9 @@ class LeaseRepository(TableRepository):
             if below:
                 raised = update(owners).where(owners.c.conversation_id.in_(below)).values(epoch=owners.c.epoch + 1)
                 await connection.execute(raised)
-            taken = "UPDATE leases SET owner = :me, epoch = :epoch, live = NULL WHERE conversation_id = :log"
+            taken = (
+                "UPDATE leases SET owner = :me, epoch = :epoch, live = NULL, turn = NULL WHERE conversation_id = :log"
+            )
             await connection.execute(text(taken), {**names, "epoch": epoch})
             return mine
 
@@ -176,7 +207,7 @@ class LeaseRepository(TableRepository):
     async def all(self) -> list[Lease]:
         """Those of servers that are there."""
         rows = await self._engines.fetch(_HELD + self._now)
-        return [Lease(log, owner, url, _read(live)) for log, owner, url, live in rows]
+        return [Lease(log, owner, url, _read(live), turn) for log, owner, url, live, turn in rows]
 
     async def get(self, conversation_id: str) -> Lease | None:
         """The lease of this conversation; None: no server that is there has it."""

@@ -41,14 +41,14 @@ class Passes:
     """Makes passes and reads them; with another key of `box`, or another access `token`, all of them end."""
 
     def __init__(self, box: SecretBox, token: str | None, *, now: Callable[[], float] = time.time) -> None:
-        self._box = box
+        self.box = box
         self._purpose = f"preview {hashlib.sha256((token or '').encode()).hexdigest()}"
         self._now = now
         self._lasting: OrderedDict[tuple[AccessKind, PreviewPass], tuple[str, float]] = OrderedDict()
 
     def make(self, kind: AccessKind, grant: PreviewPass, *, seconds: float) -> str:
         text = json.dumps([*grant, int(self._now() + seconds)])
-        return self._box.encrypt(text, purpose=f"{self._purpose} {kind}").replace("=", "").removeprefix("v1:")
+        return self.box.encrypt(text, purpose=f"{self._purpose} {kind}").replace("=", "").removeprefix("v1:")
 
     def lasting(self, kind: AccessKind, grant: PreviewPass) -> str:
         """A pass that counts for hours, and the same one for whoever asks again within the first half of them."""
@@ -71,7 +71,7 @@ class Passes:
     def _opened(self, kind: AccessKind, sealed: str) -> tuple[PreviewPass, float] | None:
         padded = f"v1:{sealed}{'=' * (-len(sealed) % 4)}"
         try:
-            *fields, ends = json.loads(self._box.decrypt(padded, purpose=f"{self._purpose} {kind}"))
+            *fields, ends = json.loads(self.box.decrypt(padded, purpose=f"{self._purpose} {kind}"))
         except (SecretUnreadableError, UnicodeEncodeError):
             return None
         return PreviewPass(*fields), ends

@@ -12,8 +12,8 @@ import h11
 from starlette.types import Message, Receive, Scope, Send
 
 from agent_core.errors import DrydockError, SandboxError
-from agent_core.runtime.channel.tunnels import PortConnection
 from server.doors.preview.headers import Headers, PreviewPlace, for_browser, for_sandbox
+from server.doors.preview.other_servers import PortStream
 
 MAX_HEAD_BYTES = 64 * 1024
 _WITHOUT_BODY = frozenset({204, 304})
@@ -50,7 +50,7 @@ class PreviewProxy:
     """Passes one request on over a `connection` to the program's port; calls `touch` whenever something flows."""
 
     place: PreviewPlace
-    connection: PortConnection
+    connection: PortStream
     limits: PreviewLimits
     touch: Callable[[], None]
     is_drydocks: Callable[[bytes], bool]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.channel.connection import ConversationSandbox
-from agent_core.runtime.channel.tunnels import PortConnection, PortError
+from agent_core.runtime.channel.tunnels import PortError
 from server.auth.doorkeeper import Doorkeeper, address_of
 from server.auth.identity import Authenticator, presented_token
 from server.auth.origin import OriginPolicy
@@ -26,6 +26,7 @@ from server.doors.preview.http_proxy import (
     PreviewLimits,
     UpstreamError,
 )
+from server.doors.preview.other_servers import PortStream, RemotePort
 from server.doors.preview.websocket_proxy import WebSocketProxy
 from server.errors import broke_off
 from server.http.base_path import base_path_of
@@ -49,6 +50,8 @@ TITLES = {
 
 logger = logging.getLogger(__name__)
 
+_NOT_NOW = frozenset({"absent", "busy", "elsewhere", "sandbox"})
+"""Codes of failures that say nothing of the program."""
 _NOT_OPEN = "Open it from its conversation, under Ports. If it was open before, its time is over: open it there again."
 _GUESSED = "Too many addresses were tried that no preview has. Try again in"
 _FOREIGN = "Another page asked for it. Only the preview's own pages may."
@@ -56,6 +59,9 @@ _FOREIGN = "Another page asked for it. Only the preview's own pages may."
 
 class PreviewSandboxes(Protocol):
     """The sandboxes of running conversations; `server.conversation_manager` has them."""
+
+    url_of: Callable[[str], Awaitable[str | None]] | None
+    """The address of another server that runs a conversation, where there are others."""
 
     def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         """The sandbox of a conversation; None while it does not run."""
@@ -217,15 +223,19 @@ class Preview:
         finally:
             connection.close()
 
-    async def _connect(self, allowed: PreviewPass) -> PortConnection:
-        self._manager.touch(allowed.conversation_id)
-        sandbox = self._manager.sandbox(allowed.conversation_id)
-        if sandbox is None:
-            raise _RefusedError(503, "Open its conversation, or send it a message; then load this page again.")
+    async def _connect(self, allowed: PreviewPass) -> PortStream:
+        conversation_id = allowed.conversation_id
+        self._manager.touch(conversation_id)
+        sandbox, url_of = self._manager.sandbox(conversation_id), self._manager.url_of
+        url = await url_of(conversation_id) if sandbox is None and url_of is not None else None
         try:
+            if url is not None:
+                return await RemotePort.open(url, self._passes.box, conversation_id, allowed.port)
+            if sandbox is None:
+                raise _RefusedError(503, "Open its conversation, or send it a message; then load this page again.")
             return await sandbox.connect_port(allowed.port)
         except PortError as error:
-            raise _RefusedError(503 if error.code == "busy" else 502, str(error)) from error
+            raise _RefusedError(503 if error.code in _NOT_NOW else 502, str(error)) from error
         except SandboxError as error:
             raise _RefusedError(503, str(error)) from error
 

@@ -36,7 +36,10 @@ logger = logging.getLogger(__name__)
 
 
 class WebhookDelivery:
-    """Sends what one webhook has not been told, in the order of each log, at least once."""
+    """Sends what one webhook has not been told, in the order of each log, at least once.
+
+    While it may not (`may_send`) it only notes what there is; `look` has it go on.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class WebhookDelivery:
         *,
         waits: tuple[float, ...] = WAITS,
         now: Callable[[], datetime] = careful_now,
+        may_send: Callable[[], bool] = lambda: True,
     ) -> None:
         self.webhook = webhook
         self._repository = repository
@@ -54,6 +58,7 @@ class WebhookDelivery:
         self._sender = sender
         self._waits = waits
         self._now = now
+        self._may_send = may_send
         self._waiting: dict[str, None] = {}
         self._must_look = True
         self._failures = 0
@@ -85,7 +90,7 @@ class WebhookDelivery:
                 await asyncio.sleep(self._waits[min(2, len(self._waits) - 1)])
 
     async def _work_off(self) -> None:
-        while self.webhook.active and (self._waiting or self._must_look):
+        while self.webhook.active and self._may_send() and (self._waiting or self._must_look):
             if not self._waiting:
                 self._must_look = False
                 self._waiting |= dict.fromkeys(await self._repository.behind(self.webhook))
@@ -108,6 +113,9 @@ class WebhookDelivery:
             if not self.webhook.active:
                 return None
             await asyncio.sleep(self._wait(outcome))
+            if not self._may_send():
+                self.offer(conversation_id)
+                return None
             if await self._store.last_id(conversation_id) < batch.upto:
                 return batch  # it was deleted meanwhile, and nothing of it is to be told any more
         self._failures = 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final, Self, Unpack
+from typing import Final, Protocol, Self, Unpack, runtime_checkable
 
 from agent_core.errors import EventStoreError
 from agent_core.troubles import Trouble, coded
@@ -19,20 +20,45 @@ from server.doors.webhooks.sender import Sender
 MAX_KNOWN_USERS: Final = 4_096
 PAUSE_SECONDS: Final = 30.0
 RELOAD_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 60.0
+"""How often it is looked for what another server has stored and could not tell."""
+TELL_SECONDS: Final = 0.1
+"""Another server is told of a conversation at most so often."""
 _NOTHING: Final = (None, None)
 
 logger = logging.getLogger(__name__)
 
 
+@runtime_checkable
+class OtherServers(Protocol):
+    """Those that share the database: the clustered conversation manager knows them."""
+
+    @property
+    def does_chores(self) -> bool:
+        """Whether this server does what one does for all of them."""
+
+    def tell_stored(self, conversation_id: str) -> None:
+        """Tell the others that something was stored here; that may be lost."""
+
+    def hear_stored(self, stored: Callable[[str], None]) -> None:
+        """Call this when another has told so."""
+
+
 class Webhooks:
     """Keeps and sends webhooks, an async context manager; what was not acknowledged is sent after a restart.
 
-    Where servers share the database (`are_shared`), what others have made, changed or deleted of them is noticed within
-    `RELOAD_SECONDS`; each server tells of what it stores itself.
+    Where servers share the database (`others`), one of them sends, so that each conversation's events come in order;
+    the others tell it what they store. What others have made, changed or deleted of them is noticed within
+    `RELOAD_SECONDS`.
     """
 
     def __init__(
-        self, database: Database, sender: Sender, *, waits: tuple[float, ...] = WAITS, are_shared: bool = False
+        self,
+        database: Database,
+        sender: Sender,
+        *,
+        waits: tuple[float, ...] = WAITS,
+        others: OtherServers | None = None,
     ) -> None:
         self._database = database
         self._sender = sender
@@ -43,7 +69,9 @@ class Webhooks:
         self._wake = asyncio.Event()
         self._changing = asyncio.Lock()
         self._router: asyncio.Task[None] | None = None
-        self._are_shared = are_shared
+        self._others = others
+        self._looked_at = 0.0
+        """When what others have stored was looked for last; 0: not since this server sends."""
         self._reloading: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -52,7 +80,8 @@ class Webhooks:
         self._database.events.watch(self._note)
         self._database.conversations.watch_deletions(self._forget)
         self._router = asyncio.create_task(self._route(), name="webhook-router")
-        if self._are_shared:
+        if self._others is not None:
+            self._others.hear_stored(self._note)
             self._reloading = asyncio.create_task(self._keep_reloading(), name="webhook-reload")
         return self
 
@@ -96,6 +125,8 @@ class Webhooks:
         async with self._paused(webhook_id):
             after = min(after, await self._database.events.last_id(conversation_id))
             await self._database.webhooks.move(webhook_id, conversation_id, after)
+        if self._others is not None:
+            self._others.tell_stored(conversation_id)
 
     @asynccontextmanager
     async def _paused(self, webhook_id: str) -> AsyncIterator[None]:
@@ -125,6 +156,15 @@ class Webhooks:
                 await self.reload()
             except EventStoreError as error:
                 logger.info("webhooks cannot be read for now: %s", error)
+            if not self._sends:
+                self._looked_at = 0.0
+            elif not self._looked_at or time.monotonic() > self._looked_at + LOOK_SECONDS:
+                self._looked_at = time.monotonic()
+                self._look_all()
+
+    @property
+    def _sends(self) -> bool:
+        return self._others is None or self._others.does_chores
 
     async def reload(self) -> None:
         """Take up what other servers have made, changed or deleted; raises `EventStoreError`."""
@@ -133,6 +173,8 @@ class Webhooks:
             for webhook_id, (delivery, task) in list(self._deliveries.items()):
                 if (now := stored.get(webhook_id)) is not None and _is_told_alike(now, delivery.webhook):
                     del stored[webhook_id]
+                    if not self._sends:
+                        delivery.webhook = now  # how it fares with whoever does
                     continue
                 del self._deliveries[webhook_id]
                 if task is not None:
@@ -151,7 +193,12 @@ class Webhooks:
 
     def _start(self, webhook: StoredWebhook) -> None:
         delivery = WebhookDelivery(
-            webhook, self._database.webhooks, self._database.events, self._sender, waits=self._waits
+            webhook,
+            self._database.webhooks,
+            self._database.events,
+            self._sender,
+            waits=self._waits,
+            may_send=lambda: self._sends,
         )
         task = asyncio.create_task(self._supervised(delivery), name=f"webhook:{webhook.id}") if webhook.active else None
         self._deliveries[webhook.id] = (delivery, task)
@@ -192,9 +239,13 @@ class Webhooks:
                     logger.warning(text, conversation_id, error, extra=coded(Trouble.OTHER, conversation_id))
                     self._look_all()
                     continue
-                for delivery, _ in self._deliveries.values():
-                    if delivery.webhook.user_id == user_id:
-                        delivery.offer(conversation_id)
+                theirs = [one for one, _ in self._deliveries.values() if one.webhook.user_id == user_id]
+                if theirs and self._others is not None and not self._sends:
+                    self._others.tell_stored(conversation_id)
+                    await asyncio.sleep(TELL_SECONDS)
+                    continue  # who sends looks for itself when it begins to
+                for delivery in theirs:
+                    delivery.offer(conversation_id)
 
     async def _user_of(self, conversation_id: str) -> str | None:
         if conversation_id not in self._users:

@@ -196,6 +196,9 @@ class AgentFactory(Protocol):
     async def secrets_of(self, user_id: str) -> UserSecrets:
         """The user's secrets as they are now; may raise `DatabaseError`."""
 
+    async def started(self, record: ConversationRecord) -> None:
+        """Its sandbox is up, with the files that waited for that; may raise `DatabaseError`."""
+
     async def make(
         self,
         record: ConversationRecord,
@@ -238,6 +241,9 @@ class AgentSessions:
         self._sandboxes = sandboxes
         self._experiments = experiments
 
+    async def started(self, record: ConversationRecord) -> None:
+        await self._database.waiting_files.forget(record.id)
+
     async def make(
         self,
         record: ConversationRecord,
@@ -257,6 +263,7 @@ class AgentSessions:
         settings = session_settings(
             user, self._settings, record, servers, models, agent_class=agent_class, browsing=browsing
         )
+        seed = await self._database.waiting_files.fetch(record.id, seed_of(self._settings.data_dir, record.id))
         problems: list[SkillValidationError] = []
         own_skills = await self._database.user_skills.all(record.user_id)
         own_tools = (
@@ -276,6 +283,7 @@ class AgentSessions:
         settings = replace(
             settings,
             agent_context=context,
+            seed=seed,
             skill_problems=tuple(problems),
             own_tools=own_tools,
             named_secrets=secrets.named,
@@ -296,6 +304,7 @@ class AgentSessions:
             self._sandboxes.spec(record),
             lambda: self._find(record.id, session, environment),
             self._sandboxes.check_room,
+            lambda: self._sandboxes.check_owner(),
         )
         connection = SandboxConnection(sandbox)
         repository, chosen = settings.git.repository, stored_choice(record)
@@ -456,7 +465,6 @@ def session_settings(
         enable_sub_agents=server.enable_sub_agents,
         enable_browsing=browsing,
         snapshots=server.enable_snapshots,
-        seed=seed_of(server.data_dir, record.id),
         user_id=record.user_id,
         tags=_tags(record),
     )

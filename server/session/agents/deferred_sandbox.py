@@ -18,13 +18,21 @@ from agent_core.runtime.workspace_archive import WritableFile
 
 
 class DeferredSandbox:
-    """A `Sandbox` that passes everything on to what `find` gives; `check` raises while nothing may run."""
+    """A `Sandbox` that passes everything on to what `find` gives.
+
+    `check` raises while nothing may run, `check_owner` while it may be another server's by now, which alone reaches it.
+    """
 
     def __init__(
-        self, spec: SandboxSpec, find: Callable[[], Awaitable[Sandbox]], check: Callable[[], None] = lambda: None
+        self,
+        spec: SandboxSpec,
+        find: Callable[[], Awaitable[Sandbox]],
+        check: Callable[[], None] = lambda: None,
+        check_owner: Callable[[], None] = lambda: None,
     ) -> None:
         self.spec = spec
         self._check = check
+        self._check_owner = check_owner
         self._find = find
         self._found: Sandbox | None = None
 
@@ -49,6 +57,7 @@ class DeferredSandbox:
         return self._found is not None and self._found.survived
 
     async def _sandbox(self) -> Sandbox:
+        self._check_owner()
         # No lock: finding it twice gives two objects for the same sandbox, of which one is kept.
         found = self._found or await self._find()
         self._found = self._found or found

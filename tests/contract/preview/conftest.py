@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Sandboxes:
 
     found: ConversationSandbox | None
     touched: int = 0
+    url_of: Callable[[str], Awaitable[str | None]] | None = None
 
     def sandbox(self, conversation_id: str) -> ConversationSandbox | None:
         return self.found if conversation_id == CONVERSATION else None

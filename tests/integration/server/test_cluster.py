@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +21,11 @@ import pytest
 
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
+from server.auth.secrets import SecretKeyError
+from server.cli.rotate_key import rotate_key
+from server.session.sandboxes import app_ports
+from server.settings.settings import Settings
+from tests.contract.webhooks.conftest import receiving
 from tests.integration.server.conftest import (
     WAIT_SECONDS,
     Follower,
@@ -27,9 +34,11 @@ from tests.integration.server.conftest import (
     comparable,
     create,
     following,
+    info_of,
     is_in,
     stored_events,
 )
+from tests.integration.server.test_app_ports import SERVE, polled
 from tests.waiting import until
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.timeout(180)]
@@ -148,6 +157,17 @@ async def test_any_server_serves_any_client(cluster: Cluster, writer: Writer) ->
         assert (await client.post(f"{path}/upload-files", files={"files": ("a.txt", b"hello")})).status_code == 200
         assert "a.txt" in (await client.get(f"{path}/list-files")).json()
         assert (await client.get(path)).json()["status"] == "RUNNING"
+        # It is made where the sandbox is, and its files are there wherever it is started.
+        fork = (await client.post(f"{path}/fork", json={})).json()["conversation_id"]
+        assert not list(first.data_dir.glob("forks/*.tar"))
+        assert (await client.post(f"/api/conversations/{fork}/start", json={})).status_code == 200
+        await until(partial(_has_file, second, fork, "a.txt"), seconds=WAIT_SECONDS)
+        assert (await client.delete(f"/api/conversations/{fork}")).json() is True
+        async with following(second, conversation_id) as there:
+            await there.run(SERVE)
+            hosts = (await client.get(f"{path}/web-hosts")).json()["hosts"]
+            assert all(second.url.rpartition(":")[2] in host for host in hosts)
+            await until(partial(_shows, list(hosts)[1], "hull\n"), seconds=WAIT_SECONDS)
         assert (await client.post(f"{path}/rewind", json={"event_id": 1})).status_code == 200
         assert (await client.post(f"{path}/stop")).status_code == 200
     await until(partial(is_in, first, conversation_id, "stopped"), seconds=WAIT_SECONDS)
@@ -159,6 +179,68 @@ async def test_any_server_serves_any_client(cluster: Cluster, writer: Writer) ->
 async def _is_gone(server: ServerProcess, conversation_id: str) -> bool:
     async with server.client() as client:
         return (await client.get(f"/api/conversations/{conversation_id}")).json() is None
+
+
+async def _has_file(server: ServerProcess, conversation_id: str, name: str) -> bool:
+    async with server.client() as client:
+        answer = await client.get(f"/api/conversations/{conversation_id}/list-files")
+        return answer.status_code == 200 and name in answer.json()
+
+
+async def _shows(address: str, text: str) -> bool:
+    return (await polled(address)).text == text
+
+
+async def test_limits_and_webhooks_are_those_of_all_servers(cluster: Cluster, writer: Writer) -> None:
+    one_at_a_time = {"DRYDOCK_MAX_WORKING_CONVERSATIONS": "1"}
+    first, second = await cluster.add(**one_at_a_time), await cluster.add(**one_at_a_time)
+    async with receiving() as receiver, second.client() as client:
+        assert (await client.post("/api/webhooks", json={"url": receiver.url})).status_code == 201
+        before = await create(first, initial_user_msg='Write "task-1".')
+        await until(partial(writer.has_written, "task-1", 1), seconds=WAIT_SECONDS)
+        behind = await create(second, initial_user_msg='Write "task-2".')
+        waiting = {
+            "position": 1,
+            "message": "First in line: 1 agent is at work, as many as these servers have room for.",
+        }
+
+        async def waits() -> bool:
+            return bool((await info_of(second, behind))["waiting"] == waiting)
+
+        await until(waits, seconds=WAIT_SECONDS)
+        for one in (before, behind):
+            await until(partial(is_in, first, one, "finished"), seconds=WAIT_SECONDS)
+        logs = [await stored_events(first, one) for one in (before, behind)]
+        last, begun = max(event["timestamp"] for event in logs[0]), [e for e in logs[1] if e.get("action") == "run"]
+        assert last <= min(event["timestamp"] for event in begun)
+        for one, log in zip((before, behind), logs, strict=True):
+            await receiver.until(lambda: max(receiver.events(one), default=-1) == log[-1]["id"])  # noqa: B023 - asked now
+            told = receiver.events(one)
+            assert told == sorted(set(told))
+            assert {event["id"] for event in log if event.get("action") == "run" or event.get("observation")} <= set(
+                told
+            )
+
+
+async def test_the_sandbox_of_a_conversation_at_rest_is_stopped_where_its_server_is_gone(cluster: Cluster) -> None:
+    at_once = {"DRYDOCK_SANDBOX_STOP_SECONDS": "0.2", "DRYDOCK_CULL_INTERVAL_SECONDS": "0.2"}
+    first, second = await cluster.add(**at_once), await cluster.add(**at_once)
+    conversation_id = await create(first, initial_user_msg='Write "task-1".')
+    await until(partial(is_in, first, conversation_id, "finished"), seconds=WAIT_SECONDS)
+    assert _has_processes(conversation_id)
+    await first.kill()
+    await until(lambda: not _has_processes(conversation_id), seconds=WAIT_SECONDS)
+    assert second.returncode is None
+
+
+def _has_processes(conversation_id: str) -> bool:
+    """Whether a process of this conversation's sandbox is there."""
+    mark = f"APP_PORT_1={app_ports(conversation_id)[0]}\0".encode()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in environment.read_bytes():
+                return True
+    return False
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -252,12 +334,24 @@ async def test_other_servers_ask_at_the_address_that_is_set(cluster: Cluster) ->
 
 
 async def test_a_server_needs_the_key_of_the_others(
-    cluster: Cluster, make_process: MakeProcess, new_postgresql_url: str
+    cluster: Cluster, make_process: MakeProcess, new_postgresql_url: str, tmp_path: Path
 ) -> None:
-    await cluster.add()
+    server = await cluster.add()
     environment = {"DRYDOCK_DATABASE_URL": new_postgresql_url, "DRYDOCK_CONVERSATION_MANAGER_CLASS": CLUSTERED}
     with pytest.raises(RuntimeError, match=r"secret\.key was missing, and other servers use the database"):
         await make_process("--sandbox", "unconfined", name="stranger", environment=environment)
+    own = tmp_path / "rotating"
+    own.mkdir(mode=0o700)
+    shutil.copy2(server.data_dir / "secret.key", own)
+    refused = await asyncio.to_thread(_rotated, Settings(data_dir=own, database_url=new_postgresql_url))
+    assert f"({server.url})" in refused
+    assert "end all of them, rotate the key, copy secret.key" in refused
+
+
+def _rotated(settings: Settings) -> str:
+    with pytest.raises(SecretKeyError) as refused:
+        rotate_key(settings, io.StringIO())
+    return str(refused.value)
 
 
 async def test_servers_share_no_file(make_process: MakeProcess) -> None:

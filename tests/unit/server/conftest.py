@@ -144,6 +144,9 @@ class FakeAgents:
             raise self.secrets
         return self.secrets
 
+    async def started(self, record: ConversationRecord) -> None:
+        return
+
     async def make(
         self,
         record: ConversationRecord,

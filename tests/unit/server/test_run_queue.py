@@ -21,7 +21,8 @@ from server.metrics import ServerMetrics
 from server.session import capacity, run_queue
 from server.session.capacity import Capacity
 from server.session.memory_ceiling import MachineMemory
-from server.session.run_queue import PlaceLostError, QueuePlace, RunQueue, Ticket, in_line
+from server.session.run_queue import PlaceLostError, RunQueue, in_line
+from server.session.tickets import QueuePlace, Ticket
 from server.settings.settings import Settings
 from tests.waiting import ticks, until
 
