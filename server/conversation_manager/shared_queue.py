@@ -131,7 +131,7 @@ def _is_less(now: Turn | None, before: Turn | None) -> bool:
 
 
 def _numbers(now: int, began: float) -> Iterator[int]:
-    """Moments by the database's clock, in microseconds, each later than the one before; `began` (monotonic) is `now`."""
+    """Moments of the database's clock, in microseconds, each later than the one before; `began` was `now`."""
     last = 0
     while True:
         last = max(last + 1, now + int((time.monotonic() - began) * 1e6))
