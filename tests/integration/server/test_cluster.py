@@ -217,9 +217,7 @@ async def test_limits_and_webhooks_are_those_of_all_servers(cluster: Cluster, wr
             await receiver.until(lambda: max(receiver.events(one), default=-1) == log[-1]["id"])  # noqa: B023 - asked now
             told = receiver.events(one)
             assert told == sorted(set(told))
-            assert {event["id"] for event in log if event.get("action") == "run" or event.get("observation")} <= set(
-                told
-            )
+            assert {event["id"] for event in log if event.get("action") == "run" or event.get("cause")} <= set(told)
 
 
 async def test_the_sandbox_of_a_conversation_at_rest_is_stopped_where_its_server_is_gone(cluster: Cluster) -> None:
