@@ -12,11 +12,13 @@ from typing import Any, Final
 
 from agent_core.errors import DrydockError
 from server.db.repositories.leases import Lease, LeaseRepository
-from server.db.repositories.turns import Turn, TurnRepository, read_turn
+from server.db.repositories.turns import SharedTurn, TurnRepository, read_turn
 from server.session.run_queue import LOOK_SECONDS, RunQueue
 
 AGAIN_SECONDS: Final = 0.5
 """After so long it is tried again, where the database did not take it."""
+READINGS: Final = 3
+"""So often the database's clock is read."""
 BUSY_SECONDS: Final = 0.005
 """So long it waits, more or less, while another server is at it."""
 
@@ -43,16 +45,21 @@ class SharedQueue:
         self._turns = turns
         self._server_id = server_id
         self._notify = notify
-        self._told: dict[str, Turn | None] = {}
-        """What is stored of each conversation here; a `Turn` without a conversation: that is not known."""
+        self._told: dict[str, SharedTurn | None] = {}
+        """What is stored of each conversation here; a `SharedTurn` without a conversation: that is not known."""
         self._told_as = ""
         self._news = asyncio.Event()
         self._wanted: asyncio.Queue[bool] = asyncio.Queue(1)
 
     async def begin(self, leases: LeaseRepository) -> None:
         """Have the queue shared, before anybody is in it."""
-        now = await leases.now()
-        self._queue.share(self._news.set, self._ask_for_room, _numbers(now, time.monotonic()))
+        readings = []
+        for _ in range(READINGS):
+            before = time.monotonic()
+            now = await leases.now()
+            readings.append((time.monotonic() - before, now, before))
+        seconds, now, before = min(readings)  # the one that is known best
+        self._queue.share(self._news.set, self._ask_for_room, _numbers(now, before + seconds / 2))
 
     def see(self, others: Iterable[Lease]) -> None:
         """Know these leases of the other servers."""
@@ -99,9 +106,9 @@ class SharedQueue:
         server_id = self._server_id()
         if server_id != self._told_as:
             self._told, self._told_as = {}, server_id  # a new server has nothing
-        told, now = self._told, dict[str, Turn]()
+        told, now = self._told, dict[str, SharedTurn]()
 
-        def decide(others: Sequence[Turn]) -> dict[str, Turn | None]:
+        def decide(others: Sequence[SharedTurn]) -> dict[str, SharedTurn | None]:
             nonlocal now
             chosen = self._queue.settle(others)
             now = {**self._queue.turns(), **chosen}
@@ -110,7 +117,7 @@ class SharedQueue:
         try:
             was_alone = await self._turns.exchange(server_id, decide)
         except BaseException:
-            self._told = dict.fromkeys(now.keys() | told.keys(), Turn(""))
+            self._told = dict.fromkeys(now.keys() | told.keys(), SharedTurn(""))
             raise
         if was_alone:
             self._queue.let_in()
@@ -123,7 +130,7 @@ class SharedQueue:
         self._notify({"queue": "full", "room": server_id, "to_work": to_work})
 
 
-def _is_less(now: Turn | None, before: Turn | None) -> bool:
+def _is_less(now: SharedTurn | None, before: SharedTurn | None) -> bool:
     """Whether there is something for others to have by now."""
     if before is None or now is None:
         return before is not now

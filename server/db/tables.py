@@ -172,7 +172,7 @@ waiting_files = Table(
 )
 
 # Which of them runs a conversation, since which epoch of its log, what it tells the others about it (`live`), and what
-# the conversation has of what there is for all, or waits for (`turn`, a `Turn`).
+# the conversation has of what there is for all, or waits for (`turn`, a `SharedTurn`).
 leases = Table(
     "leases",
     metadata,

@@ -19,10 +19,10 @@ from agent_core.events.transient import TOO_MANY_CONVERSATIONS, WAITING_FOR_TURN
 from agent_core.spans import Span
 from agent_core.troubles import Trouble, coded
 from server.db.repositories.conversations import ConversationRepository
-from server.db.repositories.turns import Turn
+from server.db.repositories.turns import SharedTurn
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
-from server.session.tickets import Elsewhere, QueuePlace, Ticket, Waiting
+from server.session.tickets import Elsewhere, QueuePlace, Ticket, WaitingTicket
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class RunQueue:
         self._on_turn = on_turn
         self._metrics = metrics
         self._tickets: dict[str, Ticket] = {}
-        self._queue: dict[Ticket, Waiting] = {}
+        self._queue: dict[Ticket, WaitingTicket] = {}
         self._shown: tuple[float, dict[Ticket, QueuePlace]] | None = None
         """The places of all, since when; None where somebody has come, gone or passed another since."""
         self._up = 0
@@ -89,7 +89,7 @@ class RunQueue:
         self._settle_soon: Callable[[], None] | None = None
         self._ask_for_room: Callable[[str, bool], None] = lambda server, to_work: None
         self._elsewhere = Elsewhere()
-        self._chosen: list[tuple[Waiting, Turn, Turn, Elsewhere]] = []
+        self._chosen: list[tuple[WaitingTicket, SharedTurn, SharedTurn, Elsewhere]] = []
         self._lacking = ""
         """The conversation here that lacked nothing but a sandbox when it was settled last."""
         metrics.gauge("drydock_working", lambda: self._working.total())
@@ -120,7 +120,7 @@ class RunQueue:
             await self._admitted(self._lined_up(ticket, to_work=to_work, number=number), kept=number is not None)
         ticket.taken_at = max(ticket.taken_at, after)
 
-    async def _admitted(self, waiting: Waiting, *, kept: bool) -> None:
+    async def _admitted(self, waiting: WaitingTicket, *, kept: bool) -> None:
         ticket = waiting.ticket
         waiting.waiters += 1
         try:
@@ -140,10 +140,10 @@ class RunQueue:
         finally:
             waiting.waiters -= 1
 
-    def _lined_up(self, ticket: Ticket, *, to_work: bool, number: int | None) -> Waiting:
+    def _lined_up(self, ticket: Ticket, *, to_work: bool, number: int | None) -> WaitingTicket:
         waiting = self._queue.get(ticket)
         if waiting is None:
-            waiting = Waiting(ticket, next(self._numbers) if number is None else number, to_work=to_work)
+            waiting = WaitingTicket(ticket, next(self._numbers) if number is None else number, to_work=to_work)
             waiting.is_kept = bool(number)  # written down before the server's last end; from 1 on
             self._queue[ticket] = waiting
         elif to_work and (not waiting.to_work or (number is not None and number < waiting.number)):
@@ -202,7 +202,7 @@ class RunQueue:
         for ticket in list(self._tickets.values()):
             self.leave(ticket)
 
-    def _give_up(self, waiting: Waiting) -> None:
+    def _give_up(self, waiting: WaitingTicket) -> None:
         self._forget(waiting)
         if waiting.is_kept and not self._is_closed:
             self._conversations.touch(waiting.ticket.conversation_id, waiting_number=None)
@@ -275,9 +275,9 @@ class RunQueue:
     def others_wait(self) -> bool:
         return bool(self._elsewhere.waiting)
 
-    def turns(self) -> dict[str, Turn]:
+    def turns(self) -> dict[str, SharedTurn]:
         """What the conversations here have and wait for, for the other servers; who cannot begin now does not wait."""
-        found = {one: Turn(one, has_sandbox=True) for one in self._others}
+        found = {one: SharedTurn(one, has_sandbox=True) for one in self._others}
         may_begin, told = not self.problem, set[str]()
         for ticket in self._tickets.values():
             waiting = self._queue.get(ticket) if may_begin else None
@@ -288,18 +288,18 @@ class RunQueue:
                 user = ticket.user_id
                 served = 0 if user in told else self._served[user]  # once, or each turn would change all rows
                 told.add(user)
-                turn = Turn(ticket.conversation_id, user, is_up, ticket.works, number, to_work, served)
+                turn = SharedTurn(ticket.conversation_id, user, is_up, ticket.works, number, to_work, served)
                 found[ticket.conversation_id] = turn
         return found
 
-    def see(self, others: Collection[Turn]) -> None:
+    def see(self, others: Collection[SharedTurn]) -> None:
         """Know what those of the other servers have, and wait for."""
         self._elsewhere, self._shown = Elsewhere(others), None
         for user, turn in self._elsewhere.served.items():
             self._turn = max(self._turn, turn)
             self._served[user] = max(self._served[user], turn)
 
-    def settle(self, others: Collection[Turn]) -> dict[str, Turn]:
+    def settle(self, others: Collection[SharedTurn]) -> dict[str, SharedTurn]:
         """Choose who is let in here, while no other server does that; what they have then is to be stored."""
         self.see(others)
         elsewhere, turn = self._elsewhere, self._turn
@@ -307,7 +307,7 @@ class RunQueue:
         for waiting in self._admissible():
             ticket, begins = waiting.ticket, waiting.to_work and not waiting.ticket.works
             is_new = not (ticket.has_sandbox or ticket.conversation_id in self._others)
-            gets = Turn(ticket.conversation_id, ticket.user_id, is_new, begins)
+            gets = SharedTurn(ticket.conversation_id, ticket.user_id, is_new, begins)
             elsewhere.add(gets)
             if elsewhere.waiting.pop(ticket, None) is None:  # else another server lets it in, and has its room kept
                 turn += begins
@@ -406,7 +406,7 @@ class RunQueue:
         for waiting in self._admissible():
             self._let_in(waiting)
 
-    def _admissible(self) -> Iterator[Waiting]:
+    def _admissible(self) -> Iterator[WaitingTicket]:
         """Those who may be let in, in their order; each is to be let in, or counted, before the next is asked for.
 
         Who lacks only a sandbox keeps its turn for as long as one may be freed: otherwise those that have theirs still,
@@ -424,7 +424,7 @@ class RunQueue:
             elif lack == "sandboxes" and waiting.to_work and may_be_freed:
                 promised += 1
 
-    def _let_in(self, waiting: Waiting) -> None:
+    def _let_in(self, waiting: WaitingTicket) -> None:
         self._forget(waiting)
         ticket = waiting.ticket
         self._up += not ticket.has_sandbox
@@ -442,7 +442,7 @@ class RunQueue:
         if waiting.told is not None:
             self._on_turn(ticket.conversation_id, None)
 
-    def _lack(self, waiting: Waiting) -> str:
+    def _lack(self, waiting: WaitingTicket) -> str:
         """The limit that it has to wait for: "user", "working" or "sandboxes"; "" when it may begin."""
         if waiting.to_work:
             is_at_own_limit = self._at_work_of(waiting.ticket.user_id) >= self.capacity.per_user
@@ -460,14 +460,14 @@ class RunQueue:
     def _at_work_of(self, user: str) -> int:
         return self._working[user] + self._elsewhere.working[user]
 
-    def _in_order(self) -> Iterator[Waiting]:
+    def _in_order(self) -> Iterator[WaitingTicket]:
         """All who wait, as they would be let in one after the other, whatever the limits.
 
         Work goes before a mere look. The user with the least at work is next, of several the one who was served longest
         ago; of one user's, who came first.
         """
         for to_work in (True, False):
-            of_users: dict[str, list[Waiting]] = {}
+            of_users: dict[str, list[WaitingTicket]] = {}
             waiting = itertools.chain(self._queue.values(), self._elsewhere.waiting.values())
             for one in sorted(waiting, key=lambda one: one.number):
                 if one.to_work is to_work:
@@ -486,12 +486,12 @@ class RunQueue:
                 if index + 1 < len(theirs):
                     heapq.heappush(heap, (working + 1, turn, theirs[index + 1].number, user, index + 1))
 
-    def _served_at(self, user: str, waiting: Sequence[Waiting]) -> int:
+    def _served_at(self, user: str, waiting: Sequence[WaitingTicket]) -> int:
         """When it was served, as far as all servers know: they have to agree who is next."""
         is_told = self._settle_soon is None or any(one.ticket in self._queue for one in waiting)
         return self._served[user] if is_told else self._elsewhere.served.get(user, 0)
 
-    def _first_without_sandbox(self) -> Waiting | None:
+    def _first_without_sandbox(self) -> WaitingTicket | None:
         if not self._queue or self.problem:
             return None
         return next((one for one in self._in_order() if self._lack(one) == "sandboxes"), None)
@@ -502,7 +502,7 @@ class RunQueue:
             self._shown = now, {one.ticket: place for one, place in self._places() if one.ticket in self._queue}
         return self._shown[1]
 
-    def _places(self) -> Iterator[tuple[Waiting, QueuePlace]]:
+    def _places(self) -> Iterator[tuple[WaitingTicket, QueuePlace]]:
         """Everybody's place: among all, or among its user's own where that one's limit is what it waits for."""
         problem, position, of_users = self._problem(), 0, Counter[str]()
         for waiting in self._in_order():
@@ -550,7 +550,7 @@ class RunQueue:
             waiting.told = turn
             self._on_turn(waiting.ticket.conversation_id, turn)
 
-    async def _keep_place(self, waiting: Waiting) -> None:
+    async def _keep_place(self, waiting: WaitingTicket) -> None:
         """Write its place down, which counts after the server's next start."""
         if not waiting.to_work:
             return
@@ -560,7 +560,7 @@ class RunQueue:
         except DrydockError as error:
             self._metrics.trouble(Trouble.OTHER, f"its place in the queue is not stored: {error}", where)
 
-    def _forget(self, waiting: Waiting) -> None:
+    def _forget(self, waiting: WaitingTicket) -> None:
         if self._queue.get(waiting.ticket) is waiting:
             del self._queue[waiting.ticket]
             self._shown = None

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from agent_core.events.transient import TOO_MANY_CONVERSATIONS, StatusNotice
-from server.db.repositories.turns import Turn
+from server.db.repositories.turns import SharedTurn
 
 
 class QueuePlace(NamedTuple):
@@ -41,7 +41,7 @@ class Ticket:
         return f"Ticket({self.conversation_id!r}, has_sandbox={self.has_sandbox}, works={self.works})"
 
 
-class Waiting:
+class WaitingTicket:
     """A ticket in the queue."""
 
     def __init__(self, ticket: Ticket, number: int, *, to_work: bool) -> None:
@@ -57,20 +57,20 @@ class Waiting:
 class Elsewhere:
     """What conversations at the other servers of a database have, and who waits there."""
 
-    def __init__(self, turns: Collection[Turn] = ()) -> None:
+    def __init__(self, turns: Collection[SharedTurn] = ()) -> None:
         self.working = Counter(turn.user_id for turn in turns if turn.works)
         self.sandboxes = sum(turn.has_sandbox for turn in turns)
         self.served = dict[str, int]()
         self.resting = [turn.server for turn in turns if turn.has_sandbox and not turn.works and turn.number is None]
-        self.waiting = dict[Ticket, Waiting]()
+        self.waiting = dict[Ticket, WaitingTicket]()
         for turn in turns:
             self.served[turn.user_id] = max(turn.served, self.served.get(turn.user_id, 0))
             if turn.number is not None:
                 ticket = Ticket(turn.conversation_id, turn.user_id)
                 ticket.has_sandbox, ticket.works = turn.has_sandbox, turn.works
-                self.waiting[ticket] = Waiting(ticket, turn.number, to_work=turn.to_work)
+                self.waiting[ticket] = WaitingTicket(ticket, turn.number, to_work=turn.to_work)
 
-    def add(self, turn: Turn, times: int = 1) -> None:
+    def add(self, turn: SharedTurn, times: int = 1) -> None:
         """Count what it is about to get, or, `times` -1, has got."""
         self.working[turn.user_id] += times * turn.works
         self.sandboxes += times * turn.has_sandbox

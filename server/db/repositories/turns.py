@@ -18,7 +18,7 @@ _ALONE: Final = "SELECT pg_try_advisory_xact_lock(7018413351422862)"
 """Who is given it alone hands out turns until its transaction ends; the number is Drydock's, by chance."""
 
 
-class Turn(NamedTuple):
+class SharedTurn(NamedTuple):
     """What a conversation has or waits for, in the queue of several servers; `server` is the one that runs it."""
 
     conversation_id: str
@@ -35,7 +35,7 @@ class Turn(NamedTuple):
 
 
 class TurnRepository(TableRepository):
-    """Keeps `Turn`s with the leases of their conversations: those of a server that is gone do not count."""
+    """Keeps `SharedTurn`s with the leases of their conversations: those of a server that is gone do not count."""
 
     def __init__(self, engines: Engines, writer: Writer) -> None:
         super().__init__(engines, writer)
@@ -45,7 +45,9 @@ class TurnRepository(TableRepository):
             f" WHERE l.turn IS NOT NULL AND l.owner <> :me AND s.expires_at > {NOW[engines.kind]}"
         )
 
-    async def exchange(self, server_id: str, decide: Callable[[Sequence[Turn]], Mapping[str, Turn | None]]) -> bool:
+    async def exchange(
+        self, server_id: str, decide: Callable[[Sequence[SharedTurn]], Mapping[str, SharedTurn | None]]
+    ) -> bool:
         """Have `decide` make of the turns of the others what is stored of its own; no other server does so meanwhile.
 
         It may be called more than once: the last time counts. False: another server is at it, and nothing was done.
@@ -66,8 +68,9 @@ class TurnRepository(TableRepository):
         return await self._writer.change(apply)
 
 
-def read_turn(conversation_id: str, server_id: str, stored: object) -> Turn:
+def read_turn(conversation_id: str, server_id: str, stored: object) -> SharedTurn:
     """The turn that stands in a row of `leases`."""
     if isinstance(stored, str):
         stored = json.loads(stored)
-    return Turn._make([conversation_id, *stored, server_id]) if isinstance(stored, list) else Turn(conversation_id)
+    fields = stored if isinstance(stored, list) else ["", False, False, None, False, 0]
+    return SharedTurn._make([conversation_id, *fields, server_id])

@@ -46,7 +46,7 @@ class PortStream(Protocol):
     def close(self) -> None: ...
 
 
-class SandboxPorts(Protocol):
+class OwnSandboxes(Protocol):
     """The sandboxes of conversations that this server runs."""
 
     def sandbox(self, conversation_id: str) -> ConversationSandbox | None: ...
@@ -128,7 +128,7 @@ _BROKEN: Final = "The connection to the server that has the sandbox broke off."
 class PortDoor:
     """ASGI middleware around the whole server: connects other servers with ports of the sandboxes here."""
 
-    def __init__(self, app: ASGIApp, box: SecretBox, sandboxes: SandboxPorts) -> None:
+    def __init__(self, app: ASGIApp, box: SecretBox, sandboxes: OwnSandboxes) -> None:
         self._app = app
         self._box = box
         self._sandboxes = sandboxes

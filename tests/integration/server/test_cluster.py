@@ -195,7 +195,7 @@ async def test_limits_and_webhooks_are_those_of_all_servers(cluster: Cluster, wr
     one_at_a_time = {"DRYDOCK_MAX_WORKING_CONVERSATIONS": "1"}
     first, second = await cluster.add(**one_at_a_time), await cluster.add(**one_at_a_time)
     async with receiving() as receiver, second.client() as client:
-        assert (await client.post("/api/webhooks", json={"url": receiver.url})).status_code == 201
+        made = await client.post("/api/webhooks", json={"url": receiver.url})
         before = await create(first, initial_user_msg='Write "task-1".')
         await until(partial(writer.has_written, "task-1", 1), seconds=WAIT_SECONDS)
         behind = await create(second, initial_user_msg='Write "task-2".')
@@ -217,7 +217,10 @@ async def test_limits_and_webhooks_are_those_of_all_servers(cluster: Cluster, wr
             await receiver.until(lambda: max(receiver.events(one), default=-1) == log[-1]["id"])  # noqa: B023 - asked now
             told = receiver.events(one)
             assert told == sorted(set(told))
-            assert {event["id"] for event in log if event.get("action") == "run" or event.get("cause")} <= set(told)
+            assert {event["id"] for event in log if "run" in (event.get("action"), event.get("observation"))} <= set(
+                told
+            )
+        assert (await client.delete(f"/api/webhooks/{made.json()['id']}")).status_code == 204
 
 
 async def test_the_sandbox_of_a_conversation_at_rest_is_stopped_where_its_server_is_gone(cluster: Cluster) -> None:

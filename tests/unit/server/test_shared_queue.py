@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -19,7 +20,7 @@ from server.conversation_manager.shared_queue import SharedQueue
 from server.db.database import Database, open_database
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.leases import LeaseRepository
-from server.db.repositories.turns import Turn, TurnRepository, read_turn
+from server.db.repositories.turns import SharedTurn, TurnRepository, read_turn
 from server.db.tables import leases, servers
 from server.metrics import ServerMetrics
 from server.session.capacity import Capacity
@@ -56,6 +57,7 @@ class PlayedServer:
         row = {"id": self.name, "url": "", "expires_at": LONG}
         await self.cluster.change(insert(servers), row)
         await self.shared.begin(LeaseRepository(self.cluster.database.engines, self.cluster.database.writer))
+        self.runs._numbers = self.cluster.numbers  # moments are nearly in order, as nearly as clocks are read
         for work in (self.runs.run, self.shared.run, self.shared.make_room):
             self.tasks.append(asyncio.create_task(work()))
 
@@ -106,6 +108,7 @@ class PlayedCluster:
         self.database = database
         self.servers: dict[str, PlayedServer] = {}
         self.begun: list[str] = []
+        self.numbers = itertools.count(1)
 
     async def add(self, name: str, capacity: Capacity) -> PlayedServer:
         server = self.servers[name] = PlayedServer(name, self, capacity)
@@ -296,5 +299,5 @@ def test_no_limit_is_passed_and_everybody_is_served(
 
 
 def test_a_turn_is_read_as_it_was_stored() -> None:
-    turn = Turn("c", "ann", has_sandbox=True, works=True, number=7, to_work=True, served=3, server="s")
+    turn = SharedTurn("c", "ann", has_sandbox=True, works=True, number=7, to_work=True, served=3, server="s")
     assert read_turn("c", "s", list(turn[1:7])) == turn
