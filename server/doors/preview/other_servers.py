@@ -31,6 +31,10 @@ PASS_SECONDS: Final = 600.0
 """So long what was sealed counts: longer than clocks are apart."""
 MAX_MESSAGE_BYTES: Final = 1024 * 1024
 END: Final = "end"
+ABSENT: Final = "absent"
+"""Code of an error: the sandbox does not run."""
+ELSEWHERE: Final = "elsewhere"
+"""Code of an error: the server that has the sandbox does not answer."""
 _PURPOSE: Final = "port between servers"
 
 
@@ -63,7 +67,7 @@ class RemotePort:
 
     @classmethod
     async def open(cls, url: str, box: SecretBox, conversation_id: str, port: int) -> RemotePort:
-        """Raises `PortError`, of the code ``elsewhere`` where it is that server which does not answer."""
+        """Raises `PortError`, of the code `ELSEWHERE` where it is that server which does not answer."""
         from websockets.asyncio.client import connect  # memory that a server without others need not have
         from websockets.exceptions import InvalidStatus, WebSocketException
 
@@ -83,9 +87,9 @@ class RemotePort:
             with suppress(ValueError, LookupError, TypeError):
                 told = json.loads(error.response.body or b"")
                 raise PortError(str(told["detail"]), code=str(told["code"])) from error
-            raise PortError("The server that has the sandbox refused the connection.", code="elsewhere") from error
+            raise PortError("The server that has the sandbox refused the connection.", code=ELSEWHERE) from error
         except (OSError, WebSocketException) as error:
-            raise PortError("The server that has the sandbox does not answer.", code="elsewhere") from error
+            raise PortError("The server that has the sandbox does not answer.", code=ELSEWHERE) from error
 
     async def read(self) -> bytes:
         from websockets.exceptions import ConnectionClosed
@@ -169,7 +173,7 @@ class PortDoor:
         self._sandboxes.touch(conversation_id)
         sandbox = self._sandboxes.sandbox(conversation_id)
         if sandbox is None:
-            raise SandboxError("Open its conversation, or send it a message; then load this page again.", code="absent")
+            raise SandboxError("Open its conversation, or send it a message; then load this page again.", code=ABSENT)
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 return await sandbox.connect_port(port)

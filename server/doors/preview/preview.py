@@ -26,7 +26,7 @@ from server.doors.preview.http_proxy import (
     PreviewLimits,
     UpstreamError,
 )
-from server.doors.preview.other_servers import PortStream, RemotePort
+from server.doors.preview.other_servers import ABSENT, ELSEWHERE, PortStream, RemotePort
 from server.doors.preview.websocket_proxy import WebSocketProxy
 from server.errors import broke_off
 from server.http.base_path import base_path_of
@@ -50,7 +50,7 @@ TITLES = {
 
 logger = logging.getLogger(__name__)
 
-_NOT_NOW = frozenset({"absent", "busy", "elsewhere", "sandbox"})
+_NOT_NOW = frozenset({ABSENT, "busy", ELSEWHERE, "sandbox"})
 """Codes of failures that say nothing of the program."""
 _NOT_OPEN = "Open it from its conversation, under Ports. If it was open before, its time is over: open it there again."
 _GUESSED = "Too many addresses were tried that no preview has. Try again in"
