@@ -32,7 +32,8 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("untimed"), max_examples=30)
 settings.load_profile("untimed")
 
-COMPUTING = Path(__file__).with_name("unit")
+TESTS = Path(__file__).parent
+COMPUTING = "unit"
 LAST_WAITING = 0.85
 
 # Nothing of what is imported and collected is ever garbage: it is not looked through again and again.
@@ -50,17 +51,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def in_turns(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """The tests in the order in which several processes take their files: those that compute among those that wait for
-    real parts, so that the processors always have something to do. The last ones compute, and are short: no process is
-    left alone with a long one.
+    """The tests in the order in which several processes take their files: those of each folder evenly over the run, so
+    that what computes and what waits for servers, containers and browsers go on beside each other. The last ones are
+    short, and compute: no process is left alone with a long one.
     """
     files: dict[Path, list[pytest.Item]] = {}
+    folders: dict[str, list[Path]] = {}
     for item in items:
-        files.setdefault(item.path, []).append(item)
-    computing = [path for path in files if path.is_relative_to(COMPUTING)]
-    waiting = [path for path in files if not path.is_relative_to(COMPUTING)]
-    places = {path: number / len(computing) for number, path in enumerate(computing)}
-    places |= {path: LAST_WAITING * number / len(waiting) for number, path in enumerate(waiting)}
+        if item.path not in files:
+            files[item.path] = []
+            folders.setdefault(item.path.relative_to(TESTS).parts[0], []).append(item.path)
+        files[item.path].append(item)
+    places = {
+        path: (1.0 if folder == COMPUTING else LAST_WAITING) * number / len(paths)
+        for folder, paths in folders.items()
+        for number, path in enumerate(paths)
+    }
     return [item for path in sorted(places, key=places.__getitem__) for item in files[path]]
 
 
