@@ -261,7 +261,7 @@ async def test_a_server_that_stands_still_is_given_up_and_the_append_is_stored_o
 async def test_a_transaction_that_the_server_ends_for_standing_still_is_done_anew(
     tmp_path: Path, postgresql_url: str
 ) -> None:
-    url = f"{postgresql_url}?idle_in_transaction_session_timeout=100"
+    url = f"{postgresql_url}?idle_in_transaction_session_timeout=500"
     async with open_database(tmp_path, DatabaseSettings(url=url)) as database:
         calls = 0
 
@@ -269,7 +269,7 @@ async def test_a_transaction_that_the_server_ends_for_standing_still_is_done_ane
             nonlocal calls
             calls += 1
             epoch = await event_rows.raise_epoch(connection, "log")
-            await asyncio.sleep(0.4 if calls == 1 else 0)
+            await asyncio.sleep(1 if calls == 1 else 0)
             return epoch + await event_rows.raise_epoch(connection, "log")
 
         assert await database.writer.change(apply) == 1 + 2
