@@ -97,6 +97,10 @@ class SandboxError(DrydockError):
         self.fix = fix
 
 
+class SandboxAwayError(SandboxError):
+    """What the sandbox runs on cannot be reached, and may have it as it was once it can: who needs it waits."""
+
+
 class SandboxLostError(SandboxError):
     """The sandbox went away while it was needed; whether a running action took effect is unknown."""
 

@@ -46,6 +46,9 @@ class Trouble(StrEnum):
 
     # Sandboxes.
     ENGINE_UNAVAILABLE = "engine_unavailable"
+    HOST_LOST = "docker_host_lost"
+    NO_HOST = "no_host"
+    UNKNOWN_HOST = "unknown_host"
     ENGINE_REFUSED = "engine_refused"
     EXEC_REFUSED = "exec_refused"
     CLUSTER_FORBIDDEN = "cluster_forbidden"

@@ -117,6 +117,12 @@ ROWS: Final[dict[str, list[Panel]]] = {
             quantiles("drydock_sandbox_start_duration_seconds", "provider, found", 0.5, 0.95),
         ),
         Panel("Sandboxes", "short", {"up": "sum(drydock_sandboxes)", "ready": "sum(drydock_warm_sandboxes)"}),
+        Panel("Sandboxes on Docker hosts", "short", {"{{host}}": "max by (host) (drydock_docker_host_sandboxes)"}),
+        Panel(
+            "Memory left on Docker hosts",
+            "bytes",
+            {"{{host}}": "max by (host) (drydock_docker_host_memory_free_bytes)"},
+        ),
     ],
     "Storage": [
         Panel("Until an event is durable", "s", quantiles("drydock_append_duration_seconds", "", 0.5, 0.95, 0.99)),

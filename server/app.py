@@ -52,7 +52,7 @@ from server.http.unfinished import Unfinished
 from server.metrics import ServerMetrics
 from server.openapi import docs_endpoint, openapi_document
 from server.parts import enter_part, make_part, part_class
-from server.routes import chat_completions, client_compatibility, health, options
+from server.routes import chat_completions, client_compatibility, docker_hosts, health, options
 from server.routes.conversations import (
     archives,
     client_tools,
@@ -83,6 +83,7 @@ from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.session.unfinished import remove_unfinished_forks
 from server.session.warm_sandboxes import WarmSandboxes
+from server.settings.docker_hosts import hosts_of
 from server.settings.kubernetes import kubernetes_options
 from server.settings.settings import MEGABYTE, Settings
 from server.sockets.connections import SocketLimits
@@ -350,7 +351,7 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: s
     api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
     install_error_replies(api, base_path)
     for module in (
-        *(health, options, settings_routes, secrets, skills, plugin_routes, git_providers),
+        *(health, options, docker_hosts, settings_routes, secrets, skills, plugin_routes, git_providers),
         *(new_conversation, imports, archives, conversations),
         *(conversation_events, event_log, programs, client_tools, conversation_files, conversation_git),
         *(workspace_page, ports, microagents),
@@ -389,6 +390,7 @@ async def _choose(settings: Settings, own: SandboxProvider | None) -> SandboxSel
         settings.sandbox,
         data_dir=str(settings.data_dir.absolute()),
         image=settings.sandbox_image,
+        docker_hosts=hosts_of(settings.docker_hosts),
         start_seconds=settings.sandbox_start_seconds,
         kubernetes=kubernetes_options(settings),
     )

@@ -84,6 +84,15 @@ MEASURES: Final[dict[str, MetricInfo]] = {
     ),
     "drydock_sandboxes": MetricInfo("gauge", "Sandboxes that are up, or coming up"),
     "drydock_warm_sandboxes": MetricInfo("gauge", "Sandboxes that are ready for conversations to come"),
+    "drydock_docker_host_status": MetricInfo(
+        "gauge", "1 for the state that a Docker host is in: `up`, `draining` or `lost` (of several)", ("host", "state")
+    ),
+    "drydock_docker_host_sandboxes": MetricInfo("gauge", "Sandboxes that run there, of all servers", ("host",)),
+    "drydock_docker_host_max_sandboxes": MetricInfo("gauge", "How many may, before others get new ones", ("host",)),
+    "drydock_docker_host_memory_bytes": MetricInfo("gauge", "Its memory", ("host",)),
+    "drydock_docker_host_memory_free_bytes": MetricInfo(
+        "gauge", "What of that is left for new sandboxes; 0 while it is lost", ("host",)
+    ),
     # Storage.
     "drydock_append_duration_seconds": MetricInfo(
         "histogram", "From the wish to store events to their being durable, the wait for the writer included", (), QUICK

@@ -8,7 +8,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -38,7 +38,7 @@ class ServerMetrics:
         self._now = now
         self._lock = threading.RLock()  # what is collected while it is held may write to the log
         self._series: dict[str, dict[tuple[str, ...], _Histogram | _Counter]] = {name: {} for name in MEASURES}
-        self._gauges: dict[str, tuple[Callable[[], float], tuple[str, ...]]] = {}
+        self._gauges: dict[str, Callable[[], Mapping[tuple[str, ...], float]]] = {}
         for name, measure in MEASURES.items():  # an alert sees only what was there before
             if not measure.labels and measure.kind != "gauge":
                 self._of(name, ())
@@ -93,9 +93,13 @@ class ServerMetrics:
 
     def gauge(self, name: str, read: Callable[[], float], *labels: str) -> None:
         """Show `read()` under this name, with these labels of its own; what had the name before is replaced."""
+        self.gauges(name, lambda: {labels: self._read(name, read)})
+
+    def gauges(self, name: str, read: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """As `gauge`, of several things: `read()` has each by the values of its labels."""
         if name not in MEASURES:
             raise KeyError(f"{name} is none of the measures of server/measures.py")
-        self._gauges[name] = read, labels
+        self._gauges[name] = read
 
     # --- what spans tell ---
 
@@ -150,9 +154,9 @@ class ServerMetrics:
         return "\n".join([*lines, ""]).encode("utf-8", "replace")
 
     def _samples(self, name: str, measure: MetricInfo) -> list[str]:
-        if (gauge := self._gauges.get(name)) is not None:
-            read, values = gauge
-            return [f"{name}{_shown(zip(measure.labels, values, strict=True))} {self._read(name, read)!r}"]
+        if (read := self._gauges.get(name)) is not None:
+            found = list(read().items())[:MAX_SERIES]
+            return [f"{name}{_shown(zip(measure.labels, one, strict=True))} {float(value)!r}" for one, value in found]
         with self._lock:
             return [
                 line

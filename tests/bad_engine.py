@@ -1,4 +1,4 @@
-"""A way to the real Docker engine that a test makes bad: slow, hanging, cut, or with words of refusal."""
+"""A way to a real Docker engine that a test makes bad: slow, hanging, cut, gone, or with words of refusal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _REAL = "/var/run/docker.sock"
 class BadEngine:
     """What happens on the way; `host` is as in DOCKER_HOST. An engine that hangs takes everything and says nothing."""
 
-    def __init__(self, host: str) -> None:
-        self.host = host
+    def __init__(self, path: Path, real: str) -> None:
+        self.host = f"unix://{path}"
+        self._path, self._away = path, path.with_suffix(".away")
+        self._real = real
         self.delay = 0.0
         self.late: dict[bytes, float] = {}
         """By a part of a request's first line: after so long it is passed on."""
@@ -43,12 +45,21 @@ class BadEngine:
         for writer in self._writers:
             writer.transport.abort()
 
+    def vanish(self) -> None:
+        """Nobody listens there any more, and what was open is broken."""
+        self._path.rename(self._away)
+        self.cut()
+
+    def come_back(self) -> None:
+        if self._away.exists():
+            self._away.rename(self._path)
+
     def refuse(self, start: bytes, status: int, words: str) -> None:
         """Answer requests whose first line starts so with an error of the engine, until `refusals` is cleared."""
         self.refusals[start] = (status, words)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner_reader, inner_writer = await asyncio.open_unix_connection(_REAL)
+        inner_reader, inner_writer = await asyncio.open_unix_connection(self._real)
         pair = {writer, inner_writer}
         self._writers |= pair
         try:
@@ -96,10 +107,11 @@ def _answer(status: int, words: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def bad_engine(folder: Path) -> AsyncIterator[BadEngine]:
-    """An engine behind a socket file in this folder."""
+async def bad_engine(folder: Path, real: str = _REAL) -> AsyncIterator[BadEngine]:
+    """An engine behind a socket file in this folder, which leads to the one at `real`."""
     path = folder / "engine.sock"
-    engine = BadEngine(f"unix://{path}")
+    engine = BadEngine(path, real)
     async with listening_at(path, engine.serve):
         yield engine
+        engine.come_back()
         engine.go_on()

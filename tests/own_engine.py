@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import subprocess
 import tarfile
@@ -15,6 +17,7 @@ from docker.api.client import APIClient
 from docker.utils import kwargs_from_env
 
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
+from agent_core.runtime.processes import children_of
 from agent_core.testing.sandbox_contract import eventually
 
 MEGABYTE = 1024**2
@@ -31,16 +34,20 @@ def unmount(disk: Path) -> None:
             subprocess.run(["umount", "-l", place], check=False)
 
 
-def started_engine(folder: Path, stack: ExitStack) -> str:
-    """An engine in a network of its own: it would take the bridge of this host's other one away."""
+def started_engine(folder: Path, stack: ExitStack, *, driver: str = "overlay2") -> str:
+    """An engine in a network of its own: it would take the bridge of this host's other one away.
+
+    Its processes are numbered anew, too: as those of another machine they cannot be looked into from here.
+    """
     settings, place = folder / "daemon.json", folder / "s"
     settings.write_text("{}")
     log = stack.enter_context((folder / "log").open("wb"))
     engine = subprocess.Popen(
         [
-            *("unshare", "--net", "dockerd", f"--config-file={settings}", f"--host=unix://{place}"),
+            *("unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"),
+            *("dockerd", f"--config-file={settings}", f"--host=unix://{place}"),
             *(f"--data-root={folder}/disk/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"),
-            *("--storage-driver=overlay2", "--bridge=none", "--iptables=false", "--ip6tables=false"),
+            *(f"--storage-driver={driver}", "--bridge=none", "--iptables=false", "--ip6tables=false"),
             *(f"--containerd-namespace={folder.name}", f"--containerd-plugins-namespace={folder.name}-plugins"),
         ],
         stdin=subprocess.DEVNULL,
@@ -52,8 +59,21 @@ def started_engine(folder: Path, stack: ExitStack) -> str:
     return f"unix://{place}"
 
 
+def engine_of(folder: Path) -> int:
+    """The process of the engine that was started in this folder, by the number that it has here."""
+    command = f"dockerd\0--config-file={folder / 'daemon.json'}\0".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cmdline").read_bytes().startswith(command):
+                return int(process.name)
+        except OSError:
+            continue
+    raise LookupError(f"no engine runs in {folder}")
+
+
 def end(engine: subprocess.Popen[bytes]) -> None:
-    engine.terminate()
+    for process in children_of(engine.pid):
+        os.kill(process, signal.SIGTERM)
     try:
         engine.wait(60)
     except subprocess.TimeoutExpired:

@@ -22,7 +22,8 @@ from agent_core.library.workspace import OpenWorkspace
 from agent_core.llm.transport import client
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.servers import McpServers
-from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection, SharedSandbox
+from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.runtime.loop_thread import Closer, library_loop
 from agent_core.security.analyzer import SecurityAnalyzer
 from agent_core.security.hooks import HookEvent

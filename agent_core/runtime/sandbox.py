@@ -220,8 +220,66 @@ class SandboxProvider(Protocol):
 class HasImages(Protocol):
     """What a provider has besides whose sandboxes are made from images."""
 
-    async def image_id(self, image: str) -> str:
-        """What the image of this name is at present, "" where it is not here; the name may get another later."""
+    async def image_id(self, image: str, state: SandboxState) -> str:
+        """What the image of this name is at present where a sandbox of this `state` is, "" where it is not there.
+
+        Also "" where that takes no new sandboxes. The name may get another image later.
+        """
+
+
+@runtime_checkable
+class HasHosts(Protocol):
+    """What a provider has besides that makes sandboxes on several machines, which come and go."""
+
+    async def place(self, spec: SandboxSpec, waiting: Callable[[str], None]) -> Sandbox:
+        """As `SandboxProvider.create`, on a host that is there and has room; `waiting` is told why there is none yet.
+
+        Raises `SandboxError` where there is none for as long as a start may take.
+        """
+
+    async def next_change(self) -> HostView:
+        """Wait until a host is another than before (lost, back, drained); who asks is the only one.
+
+        One that is back and from which nothing was removed yet takes nothing new before its `sweep`.
+        """
+
+    async def sweep(self, host: str, instance_id: str, keep: Collection[str] | None) -> list[str]:
+        """As `SandboxProvider.reap`, on this host alone (None: keep everything); it takes new ones then."""
+
+    def hosts(self) -> Sequence[HostView]:
+        """All hosts as they are known to be at this moment, in the order of the configuration."""
+
+    def drain(self, host: str, draining: bool) -> None:
+        """Have a host take nothing new, or take new ones again; what runs there goes on. `KeyError`: there is none."""
+
+
+class HostView(NamedTuple):
+    """One of the machines that sandboxes are made on, as it is known to be; memory in bytes, 0 where it is not known.
+
+    Attributes:
+        status: `up`; `draining`: it takes nothing new, and what runs there goes on; `lost`: it cannot be reached.
+        reason: a sentence that says that it cannot be reached, and why; "" where it can.
+        since: when it came to be so (`time.time`).
+        memory_free: what is left of its memory for sandboxes to come; 0 while it is lost.
+        sandboxes: how many run there, of whichever server; as last seen while it is lost.
+        max_sandboxes: how many may, before new ones are made elsewhere.
+        images: the names of those that it has.
+        is_swept: what former sandboxes have left there was removed (`HasHosts.sweep`).
+    """
+
+    name: str
+    url: str
+    status: Literal["up", "draining", "lost"]
+    reason: str
+    since: float
+    version: str
+    processors: int
+    memory: int
+    memory_free: int
+    sandboxes: int
+    max_sandboxes: int
+    images: tuple[str, ...]
+    is_swept: bool
 
 
 @runtime_checkable

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.docker.docker_host import DockerHost
+from agent_core.runtime.docker.hosts import DockerHosts
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.kubernetes.options import KubernetesOptions
@@ -27,15 +29,20 @@ async def choose_provider(
     data_dir: str,
     image: str = DEFAULT_IMAGE,
     docker_host: str | None = None,
+    docker_hosts: Sequence[DockerHost] = (),
     start_seconds: float = SandboxLimits().start_seconds,
     kubernetes: KubernetesOptions | None = None,
 ) -> ProviderChoice:
     """Find the provider to use; on a busy machine at most `start_seconds` and what the engine takes.
 
     ``auto`` takes Docker where an engine answers and `image` is there or can be pulled, otherwise ``local``.
-    ``kubernetes`` and ``unconfined`` are never chosen unless asked for. Raises `SandboxError`: ``no_sandbox`` (auto),
-    ``engine_unavailable``, ``image_missing`` or ``no_isolation``.
+    ``kubernetes`` and ``unconfined`` are never chosen unless asked for. `docker_hosts` are taken for ``auto`` and
+    ``docker``, whether they can be reached or not, in place of the one engine. Raises `SandboxError`: ``no_sandbox``
+    (auto), ``engine_unavailable``, ``image_missing`` or ``no_isolation``.
     """
+    if docker_hosts and wish in ("auto", "docker"):
+        hosts = DockerHosts(docker_hosts)
+        return ProviderChoice(hosts, f"docker: {(await hosts.check()).reason}")
     if wish == "docker":
         return await _docker(image, docker_host)
     if wish == "local":

@@ -19,7 +19,8 @@ from agent_core.events.branches import Rewind
 from agent_core.events.llm_events import ActionEvent, MessageEvent, ObservationEvent
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
-from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.runtime.sandbox import SandboxStatus
 from agent_core.tools.context import SandboxAccess
 from agent_core.tools.definition import ToolDefinition

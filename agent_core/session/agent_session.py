@@ -42,7 +42,8 @@ from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import READY
 from agent_core.mcp.servers import McpServers
-from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.runtime.snapshots import forget_behind, plant
 from agent_core.security.confirmation import ConfirmationGate
 from agent_core.security.hooks import HookEvent

@@ -23,7 +23,8 @@ from agent_core.events.llm_events import MessageEvent, MetricsSnapshot, SystemPr
 from agent_core.events.serialization import AnyEvent, encoded, from_payload, to_payload
 from agent_core.events.store import EventReader, EventStore, NewEvent
 from agent_core.events.stream import EventStream
-from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.runtime.snapshots import Restored, has_files, keep, moments_of, restore
 from agent_core.session.running_agent import RunningAgent
 

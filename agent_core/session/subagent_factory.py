@@ -27,7 +27,8 @@ from agent_core.llm.llm import LLM
 from agent_core.llm.registry import ProfileStore, StoredModels
 from agent_core.memory.condenser import Condenser
 from agent_core.memory.condensers import get_default_condenser
-from agent_core.runtime.channel.connection import SandboxConnection, SharedSandbox
+from agent_core.runtime.channel.connection import SandboxConnection
+from agent_core.runtime.channel.shared_sandbox import SharedSandbox
 from agent_core.security.confirmation import AlwaysConfirm, ConfirmationPolicy, ConfirmRisky, NeverConfirm
 from agent_core.security.hooks import HookConfig
 from agent_core.security.secrets import SecretRegistry

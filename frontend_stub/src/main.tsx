@@ -8,6 +8,7 @@ import "./styles/shell.css";
 import "./styles/conversation.css";
 import "./styles/items.css";
 import "./styles/forms.css";
+import "./styles/hosts.css";
 import "./styles/workspace.css";
 import "./styles/ports.css";
 import "./styles/touch.css";

@@ -149,7 +149,11 @@ def _run(options: argparse.Namespace) -> int:
         shown: int = import_module("server.cli.docs").docs(sys.stdout, page=options.page)
         return shown
     if options.command == "image":
-        built: int = import_module("server.cli.image").image(sys.stdout, kind=options.kind, force=options.force)
+        building, host = import_module("server.cli.image"), None
+        if options.docker_host is not None:
+            settings = import_module("server.settings.loading").load_settings({}, os.environ, options.config)
+            host = building.host_named(options.docker_host, settings)
+        built: int = building.image(sys.stdout, kind=options.kind, force=options.force, host=host)
         return built
     if options.command == "bundle":
         bundled: int = import_module("server.cli.bundle").bundle(

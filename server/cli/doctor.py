@@ -9,6 +9,7 @@ import resource
 import shutil
 import ssl
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from http.client import HTTPException
 from typing import NamedTuple, TextIO
@@ -16,11 +17,14 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPSHandler, ProxyHandler, build_opener, getproxies
 
 from agent_core.destinations import is_loopback
-from agent_core.errors import DrydockError
+from agent_core.errors import DrydockError, SandboxError
+from agent_core.runtime.docker.docker_host import DockerHost
+from agent_core.runtime.docker.hosts import DockerHosts
+from agent_core.runtime.docker.images import is_listed, is_own
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.kubernetes.provider import KubernetesProvider
 from agent_core.runtime.local.provider import LocalProvider
-from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec
+from agent_core.runtime.sandbox import HostView, SandboxLimits, SandboxSpec
 from agent_core.version import VERSION
 from server.auth.certificate import certificate_of
 from server.auth.identity import resolve_token
@@ -37,6 +41,7 @@ from server.parts import PARTS, part_class
 from server.session.capacity import Capacity
 from server.session.memory_ceiling import MemoryCeiling, machine_memory
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
+from server.settings.docker_hosts import hosts_of
 from server.settings.extensions import registered
 from server.settings.kubernetes import kubernetes_options
 from server.settings.settings import MEGABYTE, Settings
@@ -75,7 +80,7 @@ def doctor(settings: Settings, out: TextIO) -> int:
 
 
 async def _examine(settings: Settings) -> list[DoctorFinding]:
-    engine, image = await _bounded("docker", lambda: _docker(settings))
+    engine, image, *hosts = await _bounded("docker", lambda: _docker(settings))
     (local,) = await _bounded("bubblewrap", lambda: _local(settings))
     wish = settings.sandbox
     works = engine.ok and image.ok
@@ -107,6 +112,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         *_certificate(settings),
         engine._replace(needed=docker_needed),
         image._replace(needed=docker_needed and engine.ok),
+        *hosts,
         local._replace(needed=local_needed),
         *(await _bounded("kubernetes", lambda: _kubernetes(settings)) if by_cluster else ()),
         *(await _bounded("others", lambda: _others(settings)) if by_docker else ()),
@@ -284,7 +290,7 @@ def _capacity(settings: Settings) -> DoctorFinding:
 
 
 async def _disk(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
-    folders = [str(settings.data_dir.absolute()), *(await _engine_folders() if docker else ())]
+    folders = [str(settings.data_dir.absolute()), *(await _engine_folders(settings) if docker else ())]
     reserve = DiskReserve(folders, settings.disk_reserve_mb * MEGABYTE)
     if problem := reserve.problem():
         return (DoctorFinding("disk", ok=False, text=problem),)
@@ -302,20 +308,28 @@ async def _instance(settings: Settings) -> str:
     return own if settings.database_url is None else await name_of_servers(settings.database_url) or own
 
 
-async def _engine_folders() -> Sequence[str]:
-    provider = DockerProvider()
-    try:
-        return await provider.folders()
-    except DrydockError:
-        return [ENGINE_FOLDER]
-    finally:
-        await provider.close()
+def _engines(settings: Settings) -> list[tuple[str, DockerProvider]]:
+    """The engines that sandboxes are made on, with their names where there are several."""
+    hosts = [(host.name, DockerProvider.of_host(host)) for host in hosts_of(settings.docker_hosts)]
+    return hosts or [("", DockerProvider())]
+
+
+async def _engine_folders(settings: Settings) -> Sequence[str]:
+    found: list[str] = []
+    for name, provider in _engines(settings):
+        try:
+            found += await provider.folders()
+        except DrydockError:
+            found += [] if name else [ENGINE_FOLDER]
+        finally:
+            await provider.close()
+    return found
 
 
 async def _enforcement(settings: Settings) -> str:
     """How the limit on a sandbox's disk is kept by the engine, tried with a volume."""
     bound = SandboxLimits(disk=settings.sandbox_disk_mb * MEGABYTE).disk_bound // MEGABYTE
-    provider = DockerProvider()
+    (_, provider), *_ = _engines(settings)
     try:
         quota = await provider.quota(await _instance(settings))
     except DrydockError as error:
@@ -404,7 +418,9 @@ def _certificate(settings: Settings) -> Iterator[DoctorFinding]:
     yield DoctorFinding("certificate", ok=not problem, text=f"{names}; {problem}" if problem else names, needed=False)
 
 
-async def _docker(settings: Settings) -> tuple[DoctorFinding, DoctorFinding]:
+async def _docker(settings: Settings) -> tuple[DoctorFinding, ...]:
+    if hosts := hosts_of(settings.docker_hosts):
+        return await _hosts(settings, hosts)
     provider = DockerProvider()
     try:
         engine = await provider.check()
@@ -419,16 +435,52 @@ async def _docker(settings: Settings) -> tuple[DoctorFinding, DoctorFinding]:
         await provider.close()
 
 
-async def _others(settings: Settings) -> tuple[DoctorFinding]:
-    """What other servers have in the engine: whether one of them is gone for good is its operator's to say."""
-    provider = DockerProvider()
+async def _hosts(settings: Settings, hosts: Sequence[DockerHost]) -> tuple[DoctorFinding, ...]:
+    """The Docker hosts together, the image on them, then each: one that cannot be reached is no reason not to start."""
+    provider = DockerHosts(hosts)
     try:
-        found = await provider.others(await _instance(settings))
+        found = await provider.check()
+        image = await provider.check_image(settings.sandbox_image)
+        views = provider.hosts()
     finally:
         await provider.close()
+    return (
+        DoctorFinding("docker", found.ok, f"{found.reason} {found.fix}".strip()),
+        DoctorFinding("image", image.ok, f"{settings.sandbox_image}: {image.reason} {image.fix}".strip()),
+        *(_host(view, settings.sandbox_image) for view in views),
+    )
+
+
+def _host(view: HostView, image: str) -> DoctorFinding:
+    if view.status == "lost":
+        fix = f"Look whether its engine runs and lets this machine in: docker -H {view.url} version."
+        return DoctorFinding("host", ok=False, text=f"{view.reason} {fix}", needed=False)
+    room = f"{view.memory_free // MEGABYTE} of {view.memory // MEGABYTE} MiB free for sandboxes"
+    count = f"{view.sandboxes} of at most {view.max_sandboxes} run"
+    text = f"{view.name} ({view.url}, version {view.version}): {room}, {count}"
+    if view.status == "draining":
+        text += "; it is drained, and takes no new ones"
+    has_image = is_listed(image, view.images)
+    if not has_image:
+        text += f"; it does not have {image}"
+        text += f": build it with drydock image --docker-host {view.name}" if is_own(image) else ", and pulls it"
+    return DoctorFinding("host", ok=has_image or not is_own(image), text=text, needed=False)
+
+
+async def _others(settings: Settings) -> tuple[DoctorFinding]:
+    """What other servers have in the engine: whether one of them is gone for good is its operator's to say."""
+    found = Counter[str]()
+    for name, provider in _engines(settings):
+        try:
+            found.update(await provider.others(await _instance(settings)))
+        except SandboxError:
+            if not name:  # of one that cannot be reached its own line tells
+                raise
+        finally:
+            await provider.close()
     if not found:
         return (DoctorFinding("others", ok=True, text="the engine shows sandboxes of this server alone"),)
-    shown = ", ".join(f"{number} of {name}" for name, number in list(found.items())[:SHOWN_OTHERS])
+    shown = ", ".join(f"{number} of {name}" for name, number in found.most_common(SHOWN_OTHERS))
     more = f" and of {len(found) - SHOWN_OTHERS} more" if len(found) > SHOWN_OTHERS else ""
     text = f"containers and volumes of other servers: {shown}{more}. What is of one that never comes back: {REMOVAL}"
     return (DoctorFinding("others", ok=False, text=text, needed=False),)
@@ -466,7 +518,7 @@ async def _kubernetes(settings: Settings) -> tuple[DoctorFinding, ...]:
         await provider.close()
 
 
-async def _network(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
+async def _network(settings: Settings, *, docker: bool) -> tuple[DoctorFinding, ...]:
     """The network that sandboxes are to have, tried with one: a server runs without it, and says so."""
     folder = str(settings.data_dir.absolute())
     # The server's own name: an engine proxy serves one instance, the first that it hears of.
@@ -476,16 +528,23 @@ async def _network(settings: Settings, *, docker: bool) -> tuple[DoctorFinding]:
         text = f"{settings.sandbox_network}: not tried without a data folder"
         return (DoctorFinding("network", ok=False, text=text, needed=False),)
     spec = SandboxSpec("", name, settings.sandbox_image, folder, network=settings.sandbox_network)
-    provider: DockerProvider | LocalProvider = DockerProvider()
-    if not docker:
-        confined, seconds = settings.sandbox != "unconfined", settings.sandbox_start_seconds
-        provider = LocalProvider(folder, confined=confined, start_seconds=seconds)
+    if docker:
+        return tuple([await _tried(spec, host, provider) for host, provider in _engines(settings)])
+    confined, seconds = settings.sandbox != "unconfined", settings.sandbox_start_seconds
+    return (await _tried(spec, "", LocalProvider(folder, confined=confined, start_seconds=seconds)),)
+
+
+async def _tried(spec: SandboxSpec, host: str, provider: DockerProvider | LocalProvider) -> DoctorFinding:
+    where = f"{spec.network} on {host}" if host else spec.network
     try:
         found = await provider.try_network(spec)
+    except SandboxError as error:
+        if not host:
+            raise
+        return DoctorFinding("network", ok=False, text=f"{where}: not tried: {error}", needed=False)
     finally:
         await provider.close()
-    text = f"{settings.sandbox_network}: {found.reason} {found.fix}".strip()
-    return (DoctorFinding("network", found.ok, text, needed=False),)
+    return DoctorFinding("network", found.ok, f"{where}: {found.reason} {found.fix}".strip(), needed=False)
 
 
 def _page(settings: Settings) -> DoctorFinding:

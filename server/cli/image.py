@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from agent_core.errors import SandboxError
+from agent_core.runtime.docker.docker_host import DockerHost
 from agent_core.runtime.docker.engine import DockerEngine
 from agent_core.runtime.docker.images import OWN_IMAGES
+from server.errors import ConfigurationError
+from server.settings.docker_hosts import hosts_of
+from server.settings.settings import Settings
 
 BUILD_SECONDS: Final = 1800.0
 _CONNECT_SECONDS: Final = 15.0
@@ -25,10 +29,22 @@ _CONTENT: Final = {
 _SHOWN: Final = 12
 
 
-def image(out: TextIO, *, kind: str = "base", force: bool = False) -> int:
-    """Build one, unless it is there with the same content, and what it is built on; returns the exit status."""
-    asyncio.run(_build_all(["base"] if kind == "base" else ["base", kind], out, force=force))
+def image(out: TextIO, *, kind: str = "base", force: bool = False, host: DockerHost | None = None) -> int:
+    """Build one, unless it is there with the same content, and what it is built on; returns the exit status.
+
+    On this `host`; None: with the engine that the environment names.
+    """
+    asyncio.run(_build_all(["base"] if kind == "base" else ["base", kind], out, host, force=force))
     return 0
+
+
+def host_named(name: str, settings: Settings) -> DockerHost:
+    """One of the server's Docker hosts; raises `ConfigurationError` where there is none of this name."""
+    hosts = {host.name: host for host in hosts_of(settings.docker_hosts)}
+    if name not in hosts:
+        known = f"known are {', '.join(hosts)}" if hosts else "there are none; is --config missing?"
+        raise ConfigurationError(f"docker_hosts names no {name!r}; {known}")
+    return hosts[name]
 
 
 def content_of(kind: str) -> str:
@@ -37,8 +53,8 @@ def content_of(kind: str) -> str:
     return hashlib.sha256(b"".join((_FOLDER / name).read_bytes() for name in files)).hexdigest()[:16]
 
 
-async def _build_all(kinds: list[str], out: TextIO, *, force: bool) -> None:
-    engine = DockerEngine(None, _CONNECT_SECONDS)
+async def _build_all(kinds: list[str], out: TextIO, host: DockerHost | None, *, force: bool) -> None:
+    engine = DockerEngine(None, _CONNECT_SECONDS) if host is None else DockerEngine.of_host(host, _CONNECT_SECONDS)
     try:
         for kind in kinds:
             await _build_one(engine, kind, out, force=force and kind == kinds[-1])

@@ -416,6 +416,8 @@ def parser() -> argparse.ArgumentParser:
     image = commands.add_parser("image", help="build the image that sandboxes are made from", description=_IMAGE)
     image.add_argument("kind", nargs="?", choices=["base", "browser"], default="base", help="(default: base)")
     image.add_argument("--force", action="store_true", help="build it anew also where it is up to date")
+    image.add_argument("--docker-host", metavar="NAME", help="on this one of docker_hosts (default: DOCKER_HOST)")
+    image.add_argument("--config", type=Path, help="TOML file with docker_hosts, where --docker-host names one")
     bundle = commands.add_parser("bundle", help="write one file for machines without a network", description=_BUNDLE)
     bundle.add_argument("file", type=Path, help="the file to be made, such as drydock.pyz")
     image_help = "an image to put in (default: drydock/sandbox:base); may be repeated"

@@ -19,6 +19,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.transient import StatusNotice
 from agent_core.llm.llm import LLM, CallContext
 from agent_core.runtime.channel.connection import ConversationSandbox
+from agent_core.runtime.sandbox import HostView
 from agent_core.skills.skill import Skill
 from agent_core.tools.definition import ToolDefinition
 from agent_core.troubles import Trouble, coded
@@ -90,6 +91,7 @@ class StandaloneConversationManager(ConversationManager):
             Capacity.of(settings),
             self._conversations,
             conditions=[parts.sandboxes.memory.problem, parts.sandboxes.reserve.problem],
+            sandboxes=lambda: parts.sandboxes.hosts.most if settings.max_sandboxes is None else None,
             others=self._unattended_since,
             free_sandbox=self._free_sandbox,
             on_turn=self._on_turn,
@@ -115,6 +117,7 @@ class StandaloneConversationManager(ConversationManager):
                 self.queue.close()  # until those who waited have their places again
                 self._own(self._recover, name="recovery")
             self._own(self._find_unattended, name="unattended")
+        self.parts.sandboxes.hosts.on_change = self._host_changed
         self._own(self._keep_reserve, name="disk-reserve")
         self._own(self._keep_memory, name="memory-ceiling")
         ceiling, gauge = self.parts.sandboxes.memory, self.parts.metrics.gauge
@@ -410,6 +413,10 @@ class StandaloneConversationManager(ConversationManager):
 
     def start_failed(self, session: WebSession, error: DrydockError) -> None:
         self._failed_starts.failed(session, error)
+
+    def _host_changed(self, view: HostView) -> None:
+        for session in self._sessions.values():
+            self._own(partial(session.host_changed, view.name, view.reason), name=f"host {view.name} changed")
 
     def _storage_changed(self, health: StorageHealth) -> None:
         for session in self._sessions.values():

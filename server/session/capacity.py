@@ -41,14 +41,19 @@ class Capacity(NamedTuple):
         memory_mb = memory_mb or memory.total // MEGABYTE
         by_memory = max(FEWEST_SANDBOXES, (memory_mb - KEPT_MEMORY_MB) // SANDBOX_MEMORY_MB)
         sandboxes = settings.max_sandboxes or by_memory
-        working = settings.max_working_conversations or min(AGENTS_PER_CORE * cores, sandboxes)
+        by_cores = AGENTS_PER_CORE * cores
+        if not (settings.docker_hosts and settings.max_sandboxes is None):  # whose memory is known once they are there
+            by_cores = min(by_cores, sandboxes)
+        working = settings.max_working_conversations or by_cores
         per_user = min(settings.max_concurrent_conversations or working, working)
         return cls(working, per_user, sandboxes, _origin(settings, cores, memory_mb), settings.warm_sandboxes)
 
 
 def _origin(settings: Settings, cores: int, memory_mb: int) -> str:
     told = []
-    if settings.max_sandboxes is None:
+    if settings.max_sandboxes is None and settings.docker_hosts:
+        told.append("sandboxes: as many as the Docker hosts that can be reached have memory for")
+    elif settings.max_sandboxes is None:
         room = f"{SANDBOX_MEMORY_MB} MiB for each sandbox of {memory_mb} MiB, {KEPT_MEMORY_MB} MiB kept"
         told.append(f"sandboxes by memory: {room}")
     if settings.max_working_conversations is None:

@@ -48,6 +48,7 @@ class RunQueue:
     Whoever works keeps its turn until it rests. Nobody is stopped for another; what rests may lose its sandbox for one
     that works (`free_sandbox`, which tells whether it has freed one). `others` are conversations whose sandboxes are up
     without a place here; who gets one is removed. Each of `conditions` says why nothing may begin now, or "".
+    `sandboxes` is how many may be up at the moment, where that changes.
     `on_turn` is told what became of a place in the queue: a `QueuePlace`, or None when its turn has come. `run` is its
     owner's task.
 
@@ -61,6 +62,7 @@ class RunQueue:
         conversations: ConversationRepository,
         *,
         conditions: Sequence[Callable[[], str]] = (),
+        sandboxes: Callable[[], int | None] = lambda: None,
         others: MutableMapping[str, float],
         free_sandbox: Callable[[bool], Awaitable[bool]],
         on_turn: Callable[[str, QueuePlace | None], None],
@@ -69,6 +71,7 @@ class RunQueue:
         self.capacity = capacity
         self._conversations = conversations
         self._conditions = conditions
+        self._most = sandboxes
         self._others = others
         self._free_sandbox = free_sandbox
         self._on_turn = on_turn
@@ -249,7 +252,12 @@ class RunQueue:
 
     def room(self) -> int:
         """How many sandboxes may be up beside those that are; 0 while anybody waits."""
-        return 0 if self._queue or self._is_closed else max(0, self.capacity.sandboxes - self._sandboxes())
+        return 0 if self._queue or self._is_closed else max(0, self._most_sandboxes - self._sandboxes())
+
+    @property
+    def _most_sandboxes(self) -> int:
+        most = self._most()
+        return self.capacity.sandboxes if most is None else most
 
     def is_waiting(self, ticket: Ticket, *, to_work: bool) -> bool:
         waiting = self._queue.get(ticket)
@@ -451,7 +459,7 @@ class RunQueue:
             if self._at_work() >= self.capacity.working:
                 return "working"
         is_up = waiting.ticket.has_sandbox or waiting.ticket.conversation_id in self._others
-        has_room = self._sandboxes() + self._elsewhere.sandboxes < self.capacity.sandboxes
+        has_room = self._sandboxes() + self._elsewhere.sandboxes < self._most_sandboxes
         return "" if is_up or has_room else "sandboxes"
 
     def _at_work(self) -> int:
@@ -527,7 +535,7 @@ class RunQueue:
                 most = self.capacity.working
                 which = f"{most} agents are at work" if most > 1 else "1 agent is at work"
             case "sandboxes":
-                most = self.capacity.sandboxes
+                most = self._most_sandboxes
                 which = f"{most} sandboxes are up" if most > 1 else "1 sandbox is up"
             case _:
                 return "its turn comes in a moment."

@@ -9,12 +9,21 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from agent_core.errors import DrydockError, SandboxError
 from agent_core.runtime.local.launch_order import host_has_browser
-from agent_core.runtime.sandbox import ExtraDeps, HasImages, Sandbox, SandboxProvider, SandboxSpec
+from agent_core.runtime.sandbox import (
+    ExtraDeps,
+    HasHosts,
+    HasImages,
+    Sandbox,
+    SandboxProvider,
+    SandboxSpec,
+    SandboxState,
+)
 from agent_core.troubles import Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord
 from server.metrics import ServerMetrics
@@ -28,9 +37,11 @@ from server.session.sandbox_choice import (
     network_of,
     stored_choice,
 )
+from server.session.sandbox_hosts import SandboxHosts
 from server.settings.settings import MEGABYTE, Settings
 
 ENGINE_UNAVAILABLE: Final = "engine_unavailable"
+UNKNOWN_HOST: Final = "unknown_host"
 ENGINE_RETRY_SECONDS: Final = 1.0
 _ENTRIES = 10_000
 """Files and folders left free, where the file system has a number of them."""
@@ -194,12 +205,14 @@ class Sandboxes:
         self._removing: asyncio.Task[None] | None = None
         self._folder = str(settings.data_dir.absolute())
         self.reserve = DiskReserve([self._folder, ENGINE_FOLDER], settings.disk_reserve_mb * MEGABYTE)
+        self.hosts = SandboxHosts(settings.data_dir, self._metrics, self._sweep)
         most = settings.max_memory_mb
         self.memory = MemoryCeiling(most if most is None else most * MEGABYTE)
         self._choosing: asyncio.Task[SandboxSelection] | None = None
         self._choice: SandboxSelection | None = None
         self._provider: SandboxProvider | None = None
         self._preparing: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._begin()
@@ -208,7 +221,7 @@ class Sandboxes:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for task in (self._choosing, self._preparing, self._removing):
+        for task in (self._choosing, self._preparing, self._removing, self._following):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
@@ -261,10 +274,16 @@ class Sandboxes:
         provider = (await self._once_chosen()).provider
         return await provider.lacks() if provider is not None else {}
 
-    async def sandbox(self, record: ConversationRecord, environment: Mapping[str, str] | None = None) -> Sandbox:
+    async def sandbox(
+        self,
+        record: ConversationRecord,
+        environment: Mapping[str, str] | None = None,
+        waiting: Callable[[str], None] = lambda reason: None,
+    ) -> Sandbox:
         """This provider's sandbox of the conversation, new or found again, not started; raises as `provider` does.
 
-        `environment` has further variables of everything in it.
+        `environment` has further variables of everything in it. A new one waits until one of several hosts has a place
+        for it, for as long as a start may take; `waiting` is told why.
         """
         self.check_owner()
         provider = await self.provider()
@@ -273,7 +292,7 @@ class Sandboxes:
         state = _stored_state(record, provider.name)
         if state is not None:
             return provider.restore(spec, {key: str(value) for key, value in state.items()})
-        return provider.create(spec)
+        return await _made(provider, spec, waiting)
 
     def spec(self, record: ConversationRecord) -> SandboxSpec:
         return self._spec(record.id, stored_choice(record))
@@ -285,12 +304,21 @@ class Sandboxes:
     async def made_ahead(self, kind: SandboxSpec, conversation_id: str) -> Sandbox:
         """One of this kind for a conversation to come, the same as `sandbox` gives then; raises as `provider` does."""
         environment = {**kind.environment, **_port_variables(conversation_id)}
-        return (await self.provider()).create(replace(kind, conversation_id=conversation_id, environment=environment))
+        spec = replace(kind, conversation_id=conversation_id, environment=environment)
+        return await _made(await self.provider(), spec, lambda reason: None)
 
-    async def image_id(self, spec: SandboxSpec) -> str:
-        """What the name of its image stands for now; "" where sandboxes have none. Raises `SandboxError`."""
+    async def image_id(self, spec: SandboxSpec, state: SandboxState) -> str:
+        """What the name of its image stands for now where the sandbox of this state is; "" where sandboxes have none.
+
+        Raises `SandboxError`, also where that place takes no new sandboxes any more.
+        """
         provider = await self.provider()
-        return await provider.image_id(spec.image) if isinstance(provider, HasImages) else ""
+        if not isinstance(provider, HasImages):
+            return ""
+        found = await provider.image_id(spec.image, state)
+        if not found and isinstance(provider, HasHosts):
+            raise SandboxError("Its host takes no new sandboxes, or has the image no more.", code="no_host")
+        return found
 
     def _spec(self, conversation_id: str, chosen: ChosenSandbox) -> SandboxSpec:
         settings = self._settings
@@ -334,9 +362,14 @@ class Sandboxes:
             await asyncio.sleep(AGAIN_SECONDS)
             for known in self._unremoved.keys() & await self._known_ids():  # begun anew meanwhile, under the same id
                 del self._unremoved[known]
+            in_trouble = set[Any]()
             for record in list(self._unremoved.values()):
+                host = (record.sandbox or {}).get("host")
+                if host in in_trouble:
+                    continue  # the others there have the same
                 if not await self._settle(record, Trouble.SANDBOX_NOT_REMOVED, lambda sandbox: sandbox.destroy()):
-                    break  # the others have the same trouble
+                    in_trouble.add(host)
+                    continue
                 del self._unremoved[record.id]
 
     async def _settle(
@@ -351,7 +384,7 @@ class Sandboxes:
             what = "stopped" if otherwise is Trouble.SANDBOX_NOT_STOPPED else "removed"
             problem = f"its sandbox could not be {what}: {error or 'it took too long'}"
             self._metrics.trouble(otherwise, problem, record.id)
-            return False
+            return isinstance(error, SandboxError) and error.code == UNKNOWN_HOST  # nobody will ever know it again
         return True
 
     def _begin(self) -> asyncio.Task[SandboxSelection]:
@@ -366,7 +399,10 @@ class Sandboxes:
             choice = SandboxSelection(None, str(error), error.code if isinstance(error, SandboxError) else "")
         if choice.provider is not None:
             self._provider = choice.provider  # which is to be closed, also where the server ends in the next line
-            await self._reap(choice.provider)
+            has_hosts = self.hosts.serve(choice.provider)
+            await self._reap(choice.provider.reap)
+            if has_hosts and self._following is None:
+                self._following = asyncio.create_task(self.hosts.run(), name="sandbox-hosts")
             self._preparing = asyncio.create_task(self._prepare(choice.provider), name="sandbox-preparation")
         self._choice = choice
         return choice
@@ -382,12 +418,19 @@ class Sandboxes:
             code = (trouble_of(error.code) if isinstance(error, SandboxError) else None) or Trouble.START_FAILED
             self._metrics.trouble(code, f"sandboxes could not be prepared: {error}")
 
-    async def _reap(self, provider: SandboxProvider) -> None:
+    async def _sweep(self, host: str) -> None:
+        provider = await self.provider()
+        if isinstance(provider, HasHosts):
+            await self._reap(partial(provider.sweep, host))
+
+    async def _reap(self, reap: Callable[[str, Any], Awaitable[list[str]]]) -> None:
+        """Where other servers run, nothing is removed, which hosts are told: they take new ones then."""
         try:
             async with asyncio.timeout(REAP_SECONDS):
-                if self._are_others is not None and await self._are_others():
+                others = self._are_others is not None and await self._are_others()
+                if others and not self.hosts.views():
                     return
-                removed = await provider.reap(self._instance_id, await self._known_ids())
+                removed = await reap(self._instance_id, None if others else await self._known_ids())
         except (DrydockError, TimeoutError) as error:
             text = f"left-over sandboxes could not be removed: {error or 'it took too long'}"
             self._metrics.trouble(Trouble.LEFTOVERS_KEPT, text)
@@ -395,6 +438,12 @@ class Sandboxes:
         if removed:
             extra = coded(Trouble.LEFTOVERS_REMOVED, times=len(removed))
             logger.info("removed the sandboxes of %d deleted conversations", len(removed), extra=extra)
+
+
+async def _made(provider: SandboxProvider, spec: SandboxSpec, waiting: Callable[[str], None]) -> Sandbox:
+    if isinstance(provider, HasHosts):
+        return await provider.place(spec, waiting)
+    return provider.create(spec)
 
 
 def _stored_state(record: ConversationRecord, provider: str) -> Mapping[str, Any] | None:

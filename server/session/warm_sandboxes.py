@@ -181,19 +181,23 @@ class WarmSandboxes:
         self._news.set()
         if not (kind.ready and self._allowed()):
             return None
-        image = await self._image(spec)
-        while kind.ready:
-            one = kind.ready.pop(0)
+        last = time.monotonic() + CHECK_SECONDS
+        while kind.ready and time.monotonic() < last:
+            one = kind.ready[0]
+            image = await self._image(one)
+            if one not in kind.ready:  # it has gone, or somebody else has it
+                continue
+            kind.ready.remove(one)
             if one.is_good and image is not None and one.image == image:
                 return one
             self._remove([one])
         return None
 
-    async def _image(self, spec: SandboxSpec) -> str | None:
-        """What the image is by now, since its name may have got another; None: nobody says so in time."""
+    async def _image(self, one: _Warm) -> str | None:
+        """What its image is by now, since the name may have got another; None: nobody says so in time."""
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                return await self._sandboxes.image_id(spec)
+                return await self._sandboxes.image_id(one.kind.spec, one.connection.sandbox.state)
         except (DrydockError, TimeoutError):
             return None
 
@@ -264,9 +268,10 @@ class WarmSandboxes:
         return max(0, min(self._most, self._room()))
 
     async def _make(self, kind: _Kind) -> None:
-        image = await self._sandboxes.image_id(kind.spec)
         new_id = uuid4().hex
-        one = _Warm(new_id, kind, SandboxConnection(await self._sandboxes.made_ahead(kind.spec, new_id)), image)
+        sandbox = await self._sandboxes.made_ahead(kind.spec, new_id)
+        image = await self._sandboxes.image_id(kind.spec, sandbox.state)
+        one = _Warm(new_id, kind, SandboxConnection(sandbox), image)
         try:
             await one.connection.start()
         except BaseException:

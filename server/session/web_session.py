@@ -376,6 +376,14 @@ class WebSession:
         if self._loaded is not None:
             await self._loaded.freeze(problem, self._trouble)
 
+    async def host_changed(self, host: str, problem: str) -> None:
+        """Tell who follows it, where its sandbox is on this host, that this cannot be reached ("": it can again)."""
+        agent = self._agent
+        if agent is None or not isinstance(agent.sandbox, SandboxConnection):
+            return
+        if agent.sandbox.sandbox.state.get("host") == host:
+            await agent.sandbox.host_changed(problem)
+
     async def thaw(self) -> None:
         """Let a sandbox go on that was frozen; one that could not be started is started now."""
         try:

@@ -21,6 +21,7 @@ from server.settings.conflicts import (
     usable_profiles,
     with_an_image_to_install_in,
 )
+from server.settings.docker_hosts import DockerHostTable
 from server.settings.git_hosts import GitHosts
 from server.settings.llm_profiles import OptionalProfile, ProfileName, ProfileTable, PurposeTable
 from server.settings.mcp_config import OptionalServers, Programs
@@ -366,6 +367,12 @@ class Settings(BaseModel):
         description="`docker`, `local` (bubblewrap), `kubernetes` (pods of a cluster: docs/kubernetes.md), "
         "`unconfined` (no isolation at all: only for code that you trust), or `auto`: Docker where an engine answers, "
         "else local.",
+    )
+    docker_hosts: DockerHostTable = Field(
+        {},
+        description="Docker engines, in place of the one of `DOCKER_HOST`: tables by names of your own, such as"
+        " `[docker_hosts.big]`, with `url` (`unix://`, `ssh://`, or `tcp://` with `tls_ca`, `tls_cert`, `tls_key`) and,"
+        " where wished, `max_sandboxes` and `draining` (docs/machines.md); JSON in the variable.",
     )
     sandbox_image: str = Field(
         "drydock/sandbox:base",

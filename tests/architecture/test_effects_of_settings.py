@@ -68,6 +68,8 @@ OF_THE_SERVER: dict[str, str] = {
     "max_working_conversations": f"{WAITING}::test_users_take_turns_within_the_limit_of_all",
     "warm_sandboxes": "contract/rest/test_warm_sandboxes.py::"
     "test_a_conversation_has_the_sandbox_that_was_ready_and_a_server_may_keep_none",
+    "docker_hosts": "integration/server/test_docker_hosts.py::"
+    "test_conversations_on_two_hosts_of_which_one_is_lost_and_comes_back",
     "max_sandboxes": f"{WAITING}::test_what_rests_makes_room_without_a_word_and_comes_back_with_its_next_message",
     "max_connections": "integration/server/test_many_connections.py::"
     "test_who_comes_beyond_the_limit_is_told_so_and_counted_with_one_line",

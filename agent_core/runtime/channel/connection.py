@@ -7,41 +7,42 @@ again over a new stream: the runner then hands over the journaled result, or att
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError, ToolError
-from agent_core.events.transient import SANDBOX_LOST
+from agent_core.errors import SandboxAwayError, SandboxClosedError, SandboxError, SandboxLostError, ToolError
+from agent_core.events.transient import SANDBOX_LOST, WAITING_FOR_ENGINE
 from agent_core.runtime.channel.channel import ChannelLimits, RunnerChannel, RunnerHello
 from agent_core.runtime.channel.disk_watch import DiskWatch
 from agent_core.runtime.channel.frame_reader import ChannelClosedError
 from agent_core.runtime.channel.tunnels import PortConnection
 from agent_core.runtime.sandbox import KeyState, Progress, RunnerReply, Sandbox, SandboxStatus, TellsItsEnd
 from agent_core.spans import Span
-from agent_core.tools.context import SandboxAccess, SandboxReply
+from agent_core.tools.context import SandboxAccess
 from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
-MAX_NAME: Final = 64
-SESSION: Final = "session"
 _FIRST_DELAY, _LONGEST_DELAY = 0.02, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bounds of a connection, in seconds; `attempts` is the most streams that are used for one request."""
+    """Bounds of a connection, in seconds; `attempts` is the most streams that are used for one request.
+
+    `away_seconds`: how long what the sandbox runs on is waited for while it cannot be reached.
+    """
 
     request_seconds: float = 3600.0
     reattach_seconds: float = 15.0
     ping_seconds: float = 5.0
     attempts: int = 4
     frozen_seconds: float = 86_400.0
+    away_seconds: float = 86_400.0
     channel: ChannelLimits = field(default_factory=ChannelLimits)
 
 
@@ -113,6 +114,7 @@ class SandboxConnection:
         self._at_rest = asyncio.Event()  # not while it is being stopped: whoever needs it waits, and starts it again
         self._at_rest.set()
         self._attached_before = False
+        self._is_away = False  # it was told that what it runs on cannot be reached
         self._watch = DiskWatch(sandbox, self._usable, self._stop, self._tell)
         self._begun: dict[str, str] = {}
 
@@ -236,6 +238,28 @@ class SandboxConnection:
         if self._paused:
             await self._ready(revive=True)
 
+    async def host_changed(self, reason: str) -> None:
+        """What it runs on cannot be reached, for this reason (a sentence), or can again (""): who listens is told.
+
+        Not where the sandbox itself answers all the same, nor while somebody waits for it, who hears of it anyway.
+        """
+        if not self._attached_before or self._bringing_up is not None:
+            return
+        if reason:
+            channel = self._usable()
+            if channel is None or not await channel.ping(self._limits.ping_seconds):
+                self._told_away(reason)
+        elif self._is_away:
+            self._told_back()
+
+    def _told_away(self, reason: str) -> None:
+        self._is_away = True
+        self._tell(WAITING_FOR_ENGINE, f"Waiting for the Docker host. {reason}")
+
+    def _told_back(self) -> None:
+        self._is_away = False
+        self._tell("STATUS$READY", "The sandbox can be reached again")
+
     async def stop(self) -> None:
         """End the sandbox's processes; the workspace stays, and the next request starts it again."""
         await self._stop("the sandbox was stopped")
@@ -358,14 +382,19 @@ class SandboxConnection:
 
     async def _reattach(self) -> RunnerChannel:
         """A new stream to the living sandbox; raises `SandboxLostError` when there is none in time."""
+        loop = asyncio.get_running_loop()
         delay = _FIRST_DELAY
         reason = "it does not answer"
-        is_silent = False
+        is_silent = waits = False
         try:
-            async with asyncio.timeout(self._limits.reattach_seconds):
+            async with asyncio.timeout(self._limits.reattach_seconds) as clock:
                 while True:
                     try:
                         status = await self.sandbox.poll()
+                        waits = False
+                        if self._is_away:
+                            clock.reschedule(loop.time() + self._limits.reattach_seconds)
+                            self._told_back()
                         if status is SandboxStatus.PAUSED:
                             await self.sandbox.resume()
                         elif status is not SandboxStatus.RUNNING:
@@ -377,6 +406,11 @@ class SandboxConnection:
                         raise
                     except SandboxError as error:
                         is_silent, reason = False, str(error)
+                        if isinstance(error, SandboxAwayError):
+                            if not waits:
+                                clock.reschedule(loop.time() + self._limits.away_seconds)
+                            waits = True
+                            self._told_away(str(error))
                     await asyncio.sleep(delay)
                     delay = min(_LONGEST_DELAY, delay * 2)
         except TimeoutError:
@@ -414,7 +448,7 @@ class SandboxConnection:
                 self._at_rest.set()
 
     async def _let_go(self, reason: str) -> None:
-        self._attached_before = False
+        self._attached_before = self._is_away = False
         self._paused = False
         await self._watch.end()
         task, self._bringing_up = self._bringing_up, None
@@ -512,83 +546,3 @@ class _NewSandbox:
             raise SandboxError(f"The sandbox did not finish {op} within {limit:g} s.", code="request_timeout") from None
         except ChannelClosedError as error:
             raise SandboxLostError(f"The sandbox was lost while it was set up ({error.reason}).") from error
-
-
-class SharedSandbox:
-    """Another one's sandbox, whose life is not this one's to decide and of which its owner tells the user.
-
-    `prefix` begins the names of the shells in it. When this is closed, for ever, what was asked for goes on there.
-    """
-
-    def __init__(self, sandbox: ConversationSandbox, prefix: str) -> None:
-        self._sandbox = sandbox
-        self._prefix = prefix
-        self._requests: set[asyncio.Task[SandboxReply]] = set()
-        self._closed = asyncio.Event()
-
-    @property
-    def working_dir(self) -> str:
-        return self._sandbox.working_dir
-
-    async def start(self, progress: Progress | None = None) -> object:
-        return await self._sandbox.start(progress)
-
-    def listen(self, progress: Progress) -> None:
-        """Nothing is told: its owner tells the user what becomes of it."""
-
-    async def request(self, op: str, args: Mapping[str, Any], **options: Any) -> SandboxReply:
-        if self._closed.is_set():
-            raise SandboxLostError("The sub-agent has let go of the sandbox.")
-        if SESSION in args:
-            args = {**args, SESSION: self.session_name(str(args[SESSION]))}
-        elif op.startswith("shell."):
-            args = {**args, SESSION: self.session_name("default")}
-        pending: asyncio.Task[SandboxReply] = asyncio.ensure_future(self._sandbox.request(op, args, **options))
-        closing = asyncio.ensure_future(self._closed.wait())
-        self._requests.add(pending)
-        pending.add_done_callback(self._answered)
-        try:
-            await asyncio.wait({pending, closing}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            pending.cancel()
-            await asyncio.wait({pending})
-            raise
-        finally:
-            closing.cancel()
-        if not pending.done():
-            raise SandboxLostError("The sub-agent has let go of the sandbox.")
-        return pending.result()
-
-    async def connect_port(self, port: int) -> PortConnection:
-        return await self._sandbox.connect_port(port)
-
-    async def start_program(self, order: Mapping[str, Any]) -> PortConnection:
-        return await self._sandbox.start_program(order)
-
-    def session_name(self, name: str) -> str:
-        whole = f"{self._prefix}:{name}"
-        if len(whole) <= MAX_NAME:
-            return whole
-        return f"sub:{hashlib.sha256(whole.encode()).hexdigest()[:32]}"
-
-    async def lookup(self, key: str) -> KeyState:
-        return await self._sandbox.lookup(key)
-
-    async def until_thawed(self) -> None:
-        await self._sandbox.until_thawed()
-
-    async def ack(self, keys: Iterable[str]) -> None:
-        await self._sandbox.ack(keys)
-
-    async def pause(self) -> None:
-        """Nothing, as `stop` and `destroy`: it is not this one's."""
-
-    stop = destroy = pause
-
-    async def close(self) -> None:
-        self._closed.set()
-
-    def _answered(self, pending: asyncio.Task[SandboxReply]) -> None:
-        self._requests.discard(pending)
-        if not pending.cancelled():
-            pending.exception()  # whoever waited for it has it; nobody may be left

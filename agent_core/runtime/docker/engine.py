@@ -16,15 +16,18 @@ import struct
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
-from agent_core.errors import SandboxError
+from agent_core.errors import SandboxAwayError, SandboxError
 from agent_core.runtime.call_threads import CallThreads
 from agent_core.runtime.channel.runner_stream import RunnerStream
+from agent_core.runtime.docker.docker_host import DockerHost, EngineTls
 from agent_core.runtime.docker.heartbeat import EngineAddress, Heartbeat
+from agent_core.runtime.docker.ssh_tunnel import SshTunnel
 
 _HEADER = struct.Struct(">BxxxL")
 _STDOUT = 1
@@ -129,8 +132,8 @@ async def open_exec(address: EngineAddress, path: str, limit: float) -> ExecStre
                 status, words = await asyncio.shield(stream.upgraded)
         except (OSError, TimeoutError) as error:
             reason = str(error) or f"no answer within {limit:g} s"
-            raise SandboxError(
-                f"The Docker engine did not open a stream to the sandbox: {reason}.", code="engine_unavailable"
+            raise EngineUnavailableError(
+                f"The Docker engine did not open a stream to the sandbox: {reason}.", ""
             ) from error
         if status not in (101, 200):
             raise SandboxError(
@@ -153,11 +156,22 @@ _MOST_UNDER_WAY = 256
 """Calls that may be under way or wait for a thread, among them those that a hanging engine never answers."""
 
 
+UNAVAILABLE: Final = "engine_unavailable"
+
+
 class EngineUnavailableError(SandboxError):
     """No Docker engine answers, or not in time (code ``engine_unavailable``)."""
 
     def __init__(self, message: str, fix: str = _FIX) -> None:
-        super().__init__(message, code="engine_unavailable", fix=fix)
+        super().__init__(message, code=UNAVAILABLE, fix=fix)
+
+
+class HostAwayError(EngineUnavailableError, SandboxAwayError):
+    """The Docker host of this name cannot be reached: what it has waits until it can."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"The Docker host {name!r} cannot be reached: {reason.rstrip('.')}.", "")
+        self.reason = reason
 
 
 class EngineRefusedError(SandboxError):
@@ -177,17 +191,44 @@ class DockerEngine:
     `host` is as in DOCKER_HOST; None takes the environment's, then the local socket. `connect_seconds` bounds the first
     call, which finds out whether an engine answers, `CALL_SECONDS` the others, unless the caller names another limit.
     An engine that hangs fails them all within ten seconds, and the threads that it keeps are replaced once it is back.
+
+    One of several has a `name`, and of the environment nothing counts for it. It fails with `HostAwayError` then, and
+    at once as long as somebody has found that it is `lost`, which says why.
     """
 
-    def __init__(self, host: str | None, connect_seconds: float) -> None:
+    def __init__(
+        self,
+        host: str | None,
+        connect_seconds: float,
+        *,
+        name: str = "",
+        tls: EngineTls | None = None,
+        ssh_config: str | None = None,
+    ) -> None:
+        self.name = name
+        self.lost = ""
         self._host = host
+        self._tls = tls
+        self._tunnel = SshTunnel(host, ssh_config) if host is not None and host.startswith("ssh://") else None
         self._connect_seconds = connect_seconds
         self._threads = CallThreads(_THREADS, "docker")
         self._under_way: set[asyncio.Future[Any]] = set()
+        self._streams = WeakSet[ExecStream]()
         self._connecting = asyncio.Lock()
         self._client: Any = None
         self._address: EngineAddress | None = None
         self._heartbeat: Heartbeat | None = None
+
+    @classmethod
+    def of_host(cls, host: DockerHost, connect_seconds: float) -> Self:
+        """That of one of several hosts."""
+        return cls(host.url, connect_seconds, name=host.name, tls=host.tls, ssh_config=host.ssh_config)
+
+    def lose(self, reason: str) -> None:
+        """It cannot be reached, for this reason: nothing is asked of it any more, and streams to its execs break."""
+        self.lost = reason
+        for stream in list(self._streams):
+            stream.abort()
 
     @property
     def has_answered(self) -> bool:
@@ -208,9 +249,31 @@ class DockerEngine:
         does is done before anything else is; `on_abandon` is called then, to let `work` end soon. Raises
         `EngineUnavailableError` or `EngineRefusedError`.
         """
+        if self.lost:
+            raise HostAwayError(self.name, self.lost)
+        with self._told_by_name():
+            return await self._call(what, work, limit or CALL_SECONDS, on_abandon)
+
+    async def _call(
+        self, what: str, work: Callable[[Any], T], limit: float, on_abandon: Callable[[], None] | None = None
+    ) -> T:
         client = await self._connected()
-        bound = functools.partial(_translated, what, work, client)
-        return await self._in_thread(what, bound, limit or CALL_SECONDS, on_abandon)
+        return await self._in_thread(
+            what, functools.partial(_translated, what, work, client, self._where), limit, on_abandon
+        )
+
+    async def look(self, what: str, work: Callable[[Any], T], limit: float) -> T:
+        """As `call`, also while it is `lost`, and first it is asked whether it is there: this is how that is found."""
+        with self._told_by_name():
+            await self._connected()
+            await self._must_beat(what)
+            return await self._call(what, work, limit)
+
+    async def must_answer(self) -> None:
+        """Raise `EngineUnavailableError` unless it gives a sign of life, within some seconds."""
+        with self._told_by_name():
+            await self._connected()
+            await self._must_beat("ask whether it is there")
 
     async def call_unless(
         self, what: str, work: Callable[[Any], T], *statuses: int, limit: float | None = None
@@ -234,8 +297,10 @@ class DockerEngine:
         path = f"/v{self._client._version}/exec/{created['Id']}/start"
         opening = asyncio.create_task(open_exec(self._address, path, CALL_SECONDS))
         try:
-            await self._answered("open a stream to the sandbox", opening)
-            return opening.result()
+            with self._told_by_name():
+                await self._answered("open a stream to the sandbox", opening)
+                self._streams.add(opening.result())
+                return opening.result()
         except BaseException:
             opening.cancel()
             with suppress(asyncio.CancelledError, SandboxError):
@@ -244,8 +309,8 @@ class DockerEngine:
 
     @property
     def is_of_this_host(self) -> bool:
-        """Whether it is reached through a socket file; False also before the first call."""
-        return self._address is not None and self._address.socket_path is not None
+        """Whether it is reached through a socket file of its own; False also before the first call."""
+        return self._tunnel is None and self._address is not None and self._address.socket_path is not None
 
     async def settled(self, limit: float) -> None:
         """Wait until no call is under way, as long as the engine answers, for `limit` seconds at most."""
@@ -262,13 +327,37 @@ class DockerEngine:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+        if self._tunnel is not None:
+            await self._tunnel.close()
+
+    @property
+    def _where(self) -> str:
+        return self._host or "" if self.name else os.environ.get("DOCKER_HOST", "")
+
+    @contextmanager
+    def _told_by_name(self) -> Iterator[None]:
+        try:
+            yield
+        except SandboxError as error:
+            if not self.name or error.code != UNAVAILABLE or isinstance(error, HostAwayError):
+                raise
+            reason = str(error).removesuffix(error.fix).strip().removeprefix("No Docker engine answers: ")
+            if self._heartbeat is not None and self._heartbeat.is_silent:
+                reason = self._heartbeat.problem
+            raise HostAwayError(self.name, reason) from error
 
     async def _connected(self) -> Any:
+        host = self._host
+        if self._tunnel is not None:
+            host = await self._tunnel.opened(self._connect_seconds)
         if self._client is None:
             async with self._connecting:
                 if self._client is None:
-                    limit = self._connect_seconds
-                    work = functools.partial(_translated, "answer", lambda host: connect(host, limit), self._host)
+                    limit, own = self._connect_seconds, bool(self.name)
+                    tls, where = self._tls, self._where
+                    work = functools.partial(
+                        _translated, "answer", lambda host: connect(host, limit, named=own, tls=tls), host, where
+                    )
                     client, address = await self._in_thread("connecting", work, limit + 1)
                     self._client, self._address, self._heartbeat = client, address, Heartbeat(address)
         if self._heartbeat is not None and self._heartbeat.is_silent:
@@ -328,25 +417,35 @@ class DockerEngine:
             call.exception()  # perhaps nobody waits any more
 
 
-def connect(host: str | None, connect_seconds: float) -> tuple[Any, EngineAddress]:
-    """The SDK's low-level client, and where the engine is; blocks. Raises `OSError` or the SDK's errors."""
+def connect(
+    host: str | None, connect_seconds: float, *, named: bool = False, tls: EngineTls | None = None
+) -> tuple[Any, EngineAddress]:
+    """The SDK's low-level client, and where the engine is; blocks. Raises `OSError` or the SDK's errors.
+
+    `named`: of the environment nothing counts.
+    """
     _load_sdk()
     from docker.api.client import APIClient
     from docker.constants import DEFAULT_DOCKER_API_VERSION, MINIMUM_DOCKER_API_VERSION
     from docker.errors import DockerException, InvalidVersion
+    from docker.tls import TLSConfig
     from docker.utils import kwargs_from_env, parse_host, version_lt
 
-    options: dict[str, Any] = dict(kwargs_from_env())
+    options: dict[str, Any] = {} if named else dict(kwargs_from_env())
     if host is not None:
         options["base_url"] = host
-    tls = options.get("tls")
-    address = _address(parse_host(options.get("base_url"), tls=bool(tls)), tls)
+    if tls is not None:
+        pair = (tls.cert, tls.key) if tls.cert and tls.key else None
+        options["tls"] = TLSConfig(client_cert=pair, ca_cert=tls.ca, verify=True)
+    config = options.get("tls")
+    address = _address(parse_host(options.get("base_url"), tls=bool(config)), config)
     if address.socket_path is not None:
         with socket.socket(socket.AF_UNIX) as probe:  # the SDK leaves its socket open when nobody listens
             probe.settimeout(connect_seconds)
             probe.connect(address.socket_path)
     # One probe for the API version per process; newer engines refuse old versions, so none is pinned.
     client = APIClient(version=DEFAULT_DOCKER_API_VERSION, timeout=connect_seconds, max_pool_size=_THREADS, **options)
+    client.trust_env = not named
     if address.socket_path is not None:
         # By itself the SDK keeps connections by URL, so that it uses none again and leaves 25 open.
         adapter = client.get_adapter(client.base_url)
@@ -403,7 +502,7 @@ def _address(url: str, tls: Any) -> EngineAddress:
     return EngineAddress(host=parts.hostname or "localhost", port=parts.port or 2375, tls=context)
 
 
-def _translated(what: str, work: Callable[[Any], T], client: Any) -> T:
+def _translated(what: str, work: Callable[[Any], T], client: Any, where: str) -> T:
     _load_sdk()
     from docker.errors import APIError, DockerException
     from requests.exceptions import RequestException
@@ -413,7 +512,7 @@ def _translated(what: str, work: Callable[[Any], T], client: Any) -> T:
     except APIError as error:
         raise EngineRefusedError(what, error.status_code or 0, str(error.explanation or error)) from error
     except (DockerException, RequestException, OSError) as error:
-        raise EngineUnavailableError(f"No Docker engine answers: {_root_cause(error)}.") from error
+        raise EngineUnavailableError(f"No Docker engine answers: {_root_cause(error, where)}.") from error
 
 
 _OTHER_FIX = "Set DOCKER_HOST to a Docker engine that this server may use."
@@ -435,7 +534,7 @@ def _no_engine(error: Exception, where: str) -> EngineUnavailableError:
     if isinstance(error, InvalidVersion):
         return EngineUnavailableError(f"The Docker engine at {where} is too old: {error}.", "Update Docker.")
     if isinstance(chain[-1], OSError) and not isinstance(chain[-1], RequestException):
-        return EngineUnavailableError(f"No Docker engine answers: {_root_cause(error)}.")
+        return EngineUnavailableError(f"No Docker engine answers: {_root_cause(error, where)}.")
     return EngineUnavailableError(f"No Docker engine answers: what is at {where} speaks like none.", _OTHER_FIX)
 
 
@@ -446,11 +545,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__ or seen.__context__
 
 
-def _root_cause(error: BaseException) -> str:
+def _root_cause(error: BaseException, where: str) -> str:
     *_, seen = _causes(error)
     if isinstance(seen, OSError) and seen.strerror:
-        where = os.environ.get("DOCKER_HOST") or "the local socket"
-        return f"{seen.strerror} ({where})"
+        return f"{seen.strerror} ({where or 'the local socket'})"
     return str(seen).rstrip(".")[:300] or type(seen).__name__
 
 

@@ -22,11 +22,12 @@ class EngineAddress(NamedTuple):
 class Heartbeat:
     """Asks an engine for a sign of life; those who want to know at the same time share one question.
 
-    `is_silent`: it gave none when it was last asked.
+    `is_silent`: it gave none when it was last asked, and `problem` says how that was.
     """
 
     def __init__(self, address: EngineAddress) -> None:
         self.is_silent = False
+        self.problem = ""
         self._address = address
         self._asking: asyncio.Task[bool] | None = None
 
@@ -44,9 +45,11 @@ class Heartbeat:
     async def _ask(self) -> bool:
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):
-                self.is_silent = not await _said(self._address)
-        except (OSError, TimeoutError):
-            self.is_silent = True
+                self.is_silent, self.problem = not await _said(self._address), "it hangs up"
+        except TimeoutError:
+            self.is_silent, self.problem = True, f"it gives no sign of life within {HEARTBEAT_SECONDS:g} s"
+        except OSError as error:
+            self.is_silent, self.problem = True, error.strerror or str(error) or type(error).__name__
         return not self.is_silent
 
 

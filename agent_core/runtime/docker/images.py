@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 from agent_core.errors import SandboxError
@@ -28,6 +29,25 @@ _INSTALL_PYTHON = (
 def is_own(image: str) -> bool:
     """Whether an image is one that we build."""
     return image == OWN_IMAGES or image.startswith((f"{OWN_IMAGES}:", f"{OWN_IMAGES}@"))
+
+
+def is_listed(image: str, names: Collection[str]) -> bool:
+    """Whether an image is among those that an engine lists, by tag or digest."""
+    return any(name in names for name in _names(image))
+
+
+def _names(image: str) -> tuple[str, ...]:
+    """The names under which an engine may list an image."""
+    if "@" in image:
+        name, _, digest = image.partition("@")
+        tagless = name if ":" not in name.rpartition("/")[2] else name.rpartition(":")[0]
+        return image, f"{_familiar(tagless)}@{digest}"
+    whole = image if ":" in image.rpartition("/")[2] else f"{image}:latest"
+    return whole, _familiar(whole)
+
+
+def _familiar(name: str) -> str:
+    return name.removeprefix("docker.io/").removeprefix("library/")
 
 
 def derive_command(image: str) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.derived import DerivedImages
+from agent_core.runtime.docker.docker_host import DockerHost
 from agent_core.runtime.docker.engine import DockerEngine, labels_of, unless_gone
 from agent_core.runtime.docker.images import check_image
 from agent_core.runtime.docker.networks import GUARDED, DockerBorder, DockerNetworks, age, beyond_the_border, probe
 from agent_core.runtime.docker.objects import GID, UID, DockerQuota, Quota
-from agent_core.runtime.docker.sandbox import DockerSandbox
+from agent_core.runtime.docker.sandbox import HOST, DockerSandbox
 from agent_core.runtime.injection import runner_archive
 from agent_core.runtime.sandbox import (
     LABEL_CONVERSATION,
@@ -37,14 +38,31 @@ class DockerProvider:
 
     name = "docker"
 
-    def __init__(self, host: str | None = None, *, connect_seconds: float = 15.0, direct: bool = True) -> None:
-        self._engine = DockerEngine(host, connect_seconds)
+    def __init__(
+        self,
+        host: str | None = None,
+        *,
+        connect_seconds: float = 15.0,
+        direct: bool = True,
+        engine: DockerEngine | None = None,
+    ) -> None:
+        self._engine = engine or DockerEngine(host, connect_seconds)
         self._border = DockerBorder(self._engine)
         self._networks = DockerNetworks(self._engine, self._border)
         self._quota = DockerQuota(self._engine)
         self._derived = DerivedImages(self._engine, self._networks)
         self._connect_seconds = connect_seconds
         self._direct = direct
+
+    @classmethod
+    def of_host(cls, host: DockerHost, *, connect_seconds: float = 15.0, direct: bool = True) -> Self:
+        """That of one of several hosts, which its sandboxes remember."""
+        engine = DockerEngine.of_host(host, connect_seconds)
+        return cls(connect_seconds=connect_seconds, direct=direct, engine=engine)
+
+    @property
+    def engine(self) -> DockerEngine:
+        return self._engine
 
     async def check(self) -> Availability:
         def look(client: Any) -> Any:
@@ -73,7 +91,7 @@ class DockerProvider:
     async def check_image(self, image: str) -> Availability:
         return await check_image(self._engine, image)
 
-    async def image_id(self, image: str) -> str:
+    async def image_id(self, image: str, state: SandboxState) -> str:
         look = "look for the image"
         found = await self._engine.call_unless(look, lambda client: dict(client.inspect_image(image)), 404)
         return str(found["Id"]) if found is not None else ""
@@ -85,6 +103,8 @@ class DockerProvider:
         return self._sandbox(spec, object_name(spec.instance_id, spec.conversation_id), known=False)
 
     def restore(self, spec: SandboxSpec, state: SandboxState) -> Sandbox:
+        if (host := state.get(HOST, "")) and host != self._engine.name:
+            raise unknown_host(host)
         name = state.get("container") or object_name(spec.instance_id, spec.conversation_id)
         return self._sandbox(spec, name, known=True)
 
@@ -178,6 +198,15 @@ class DockerProvider:
         await self._border.close()
         await self._networks.close()
         await self._engine.close()
+
+
+def unknown_host(name: str) -> SandboxError:
+    """The error for a sandbox on one of several hosts that is none of this server's (``unknown_host``)."""
+    return SandboxError(
+        f"The sandbox is on the Docker host {name!r}, and this server has none of that name any more.",
+        code="unknown_host",
+        fix="Have it among docker_hosts again, under the same name; or delete the conversation.",
+    )
 
 
 def is_abandoned(container: Mapping[str, Any]) -> bool:

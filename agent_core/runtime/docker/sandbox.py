@@ -39,6 +39,9 @@ from agent_core.runtime.workspace_archive import WritableFile
 
 logger = logging.getLogger(__name__)
 
+HOST = "host"
+"""Key in the state of a sandbox on one of several hosts: the host's name."""
+
 LISTENS_SECONDS = 2.0
 """How long the runner of a container that has just been started is waited for; then the exec's words tell more."""
 
@@ -57,6 +60,8 @@ _FIXES = {
     "disk_full": "Free some space on the engine's disk (docker system df).",
 }
 _RETRY_SECONDS = 0.05
+AWAY_SECONDS = 86_400.0
+"""How long one of several hosts is waited for by a sandbox that it has."""
 _ENGINE_RETRY_SECONDS = 1.0
 _CREATE_ATTEMPTS = 10
 _CREATE_PAUSE_SECONDS = 0.5
@@ -90,7 +95,9 @@ class DockerSandbox:
         direct: bool,
     ) -> None:
         self.spec = spec
-        self.state: SandboxState = {"provider": self.provider, "container": name}
+        self.state: SandboxState = {"provider": self.provider, "container": name} | (
+            {HOST: engine.name} if engine.name else {}
+        )
         self.survived = False
         self._engine = engine
         self._networks = networks
@@ -105,19 +112,22 @@ class DockerSandbox:
         self._last_words = ""
 
     async def start(self, progress: Progress) -> None:
-        """Start it; an engine that has answered before and is away now is waited for as long as a start may take."""
-        loop = asyncio.get_running_loop()
-        last, is_away = loop.time() + self.spec.limits.start_seconds, False
+        """Start it; an engine that has answered before and is away now is waited for as long as a start may take.
+
+        One of several hosts is waited for by what it has for a day.
+        """
+        loop, host = asyncio.get_running_loop(), self._engine.name
+        last, is_away = loop.time() + (AWAY_SECONDS if host and self._known else self.spec.limits.start_seconds), False
         while True:
             try:
                 if is_away:  # so it is told until the engine answers, and not with each attempt anew
                     await self._engine.call("answer", lambda client: client.version())
                 return await self._start(progress)
             except EngineUnavailableError as error:
-                if not self._engine.has_answered or loop.time() > last:
+                if not (host or self._engine.has_answered) or loop.time() > last:
                     raise
                 is_away = True
-                progress(WAITING_FOR_ENGINE, f"Waiting for the Docker engine. {error}")
+                progress(WAITING_FOR_ENGINE, f"Waiting for the Docker {'host' if host else 'engine'}. {error}")
             await asyncio.sleep(_ENGINE_RETRY_SECONDS)
 
     async def _start(self, progress: Progress) -> None:

@@ -6,6 +6,7 @@ import type {
   ConversationInfo,
   ConversationPage,
   ConversationStatus,
+  DockerHost,
   DrydockInfo,
   EventPage,
   McpSignIn,
@@ -96,6 +97,26 @@ function toSettings(fields: Fields): Settings {
   };
 }
 
+const HOST_STATUSES: ReadonlySet<string> = new Set(["up", "draining", "lost"]);
+
+function toDockerHost(fields: Fields): DockerHost {
+  const status = stringField(fields, "status");
+  return {
+    name: stringField(fields, "name"),
+    url: stringField(fields, "url"),
+    status: HOST_STATUSES.has(status) ? (status as DockerHost["status"]) : "lost",
+    reason: nullable(fields, "reason"),
+    since: stringField(fields, "since"),
+    version: stringField(fields, "version"),
+    processors: numberField(fields, "processors") ?? 0,
+    memory: numberField(fields, "memory") ?? 0,
+    memory_free: numberField(fields, "memory_free") ?? 0,
+    sandboxes: numberField(fields, "sandboxes") ?? 0,
+    max_sandboxes: numberField(fields, "max_sandboxes") ?? 0,
+    has_image: booleanField(fields, "has_image"),
+  };
+}
+
 export class Api {
   readonly #request: Request;
   readonly #keys = new WorkKeys();
@@ -183,6 +204,17 @@ export class Api {
   /** Signs out; returns why that was not told where it was signed in, which is empty where all is well. */
   async endMcpSignIn(id: string): Promise<string> {
     return stringField(asFields(await this.#request("DELETE", `/api/mcp-sign-ins/${encodeURIComponent(id)}`)), "message");
+  }
+
+  /** The machines that sandboxes run on, where there are several. */
+  async dockerHosts(): Promise<readonly DockerHost[]> {
+    const fields = asFields(await this.#request("GET", "/api/docker-hosts"));
+    return listField(fields, "results").map(asFields).map(toDockerHost);
+  }
+
+  /** Has a machine take no new sandboxes, or take new ones again. */
+  async drainDockerHost(name: string, draining: boolean): Promise<void> {
+    await this.#request("PATCH", `/api/docker-hosts/${encodeURIComponent(name)}`, { draining });
   }
 
   async conversations(limit: number, pageId: string | null): Promise<ConversationPage> {

@@ -3,6 +3,7 @@ import { useCallback, useEffect, useState } from "react";
 import { useDocumentTitle, useLoading } from "../app/hooks";
 import { loadSettings, useServices } from "../app/services";
 import { About } from "../components/settings/About";
+import { DockerHosts } from "../components/settings/DockerHosts";
 import { McpSignIns } from "../components/settings/McpSignIns";
 import { Secrets } from "../components/settings/Secrets";
 import { SettingsForm } from "../components/settings/SettingsForm";
@@ -58,6 +59,7 @@ export function SettingsPage() {
           {stored !== undefined && <SettingsForm stored={stored} models={models} />}
           <McpSignIns />
           <Secrets />
+          <DockerHosts />
           <About />
         </div>
       </div>

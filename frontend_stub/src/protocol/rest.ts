@@ -3,6 +3,7 @@
 import type {
   ConversationInfo as SentConversation,
   ConversationReply,
+  DockerHostInfo,
   DrydockFacts,
   EventsPage,
   McpSignIn,
@@ -72,6 +73,7 @@ export type Settings = Pick<PublicSettings, Edited | "llm_api_key_set"> & Readon
 /** What is shown of a secret. */
 export type SecretName = SentSecretName;
 export type { McpSignIn };
+export type DockerHost = DockerHostInfo;
 
 export type SettingsChange = Pick<TakenSettings, Edited | "llm_api_key">;
 

@@ -389,7 +389,9 @@ class AgentSessions:
             await self._sandboxes.until_engine_answers(
                 lambda reason: session.tell_start(WAITING_FOR_ENGINE, f"Waiting for the Docker engine. {reason}")
             )
-        sandbox = await self._sandboxes.sandbox(wished, environment)
+        sandbox = await self._sandboxes.sandbox(
+            wished, environment, lambda reason: session.tell_start(WAITING_FOR_ENGINE, reason)
+        )
         state = dict(sandbox.state)
         if state == record.sandbox:
             return sandbox

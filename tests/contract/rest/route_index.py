@@ -111,6 +111,8 @@ SERVER = [
             }
         ),
     ),
+    Row("GET", "/api/docker-hosts", 200, {"results": []}),
+    Row("PATCH", "/api/docker-hosts/far", 404, problem, {"json": {"draining": True}}),
     Row("GET", "/api/options/models", 200, [Text(r"[^/]+/.+")]),
     Row("GET", "/api/options/agents", 200, [Text(r"[A-Z]\w*")]),
     Row("GET", "/api/options/security-analyzers", 200, [str]),

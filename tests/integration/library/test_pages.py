@@ -36,7 +36,7 @@ from tests.postgresql import Cluster
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-DRAWN = {"architecture.md"}
+DRAWN = {"architecture.md", "machines.md"}
 """Pages whose blocks without a language are drawings; `tests/architecture` reads what they name."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.errors import SandboxClosedError, SandboxError, SandboxLostError, ToolError
+from agent_core.errors import SandboxAwayError, SandboxClosedError, SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel.channel import ChannelLimits
 from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConnection
 from agent_core.runtime.sandbox import SandboxLimits, SandboxSpec, SandboxStatus
@@ -544,3 +544,37 @@ async def test_what_has_begun_in_it_is_not_answered_before_it_goes_on_where_its_
         await it.connection.close()
         with pytest.raises(SandboxClosedError):
             await asyncio.gather(held, it.connection.request("echo", {}, key="c:3"))
+
+
+async def test_what_a_sandbox_runs_on_is_waited_for_and_what_ran_there_is_not_run_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def away() -> SandboxStatus:
+        raise SandboxAwayError("It is off.")
+
+    async with rig(limits=replace(QUICK, reattach_seconds=0.1)) as it:
+        command = asyncio.create_task(it.connection.request("shell.run", {}, key="k"))
+        await it.until_running()
+        with monkeypatch.context() as patch:
+            patch.setattr(it.sandbox, "poll", away)
+            await it.sandbox.runner.drop()
+            await until(lambda: ("STATUS$WAITING_FOR_ENGINE", "Waiting for the Docker host. It is off.") in it.told)
+            await asyncio.sleep(0.3)  # longer than a stream is tried again that merely broke
+            assert not command.done()
+        it.gate.open.set()
+        assert (await command).result["output"] == "done"
+        assert (len(it.sandbox.runner.ran), it.sandbox.starts) == (1, 1)
+        assert it.statuses[-1] == "STATUS$READY"
+
+
+async def test_a_host_that_stays_away_for_too_long_is_a_lost_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away() -> SandboxStatus:
+        raise SandboxAwayError("It is off.")
+
+    async with rig(limits=replace(QUICK, away_seconds=0.1)) as it:
+        command = asyncio.create_task(it.connection.request("shell.run", {}, key="k"))
+        await it.until_running()
+        monkeypatch.setattr(it.sandbox, "poll", away)
+        await it.sandbox.runner.drop()
+        with pytest.raises(SandboxLostError, match="It is off"):
+            await command

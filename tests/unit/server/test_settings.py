@@ -8,10 +8,12 @@ import pytest
 from pydantic import ValidationError
 
 from agent_core.events.event import Event
+from agent_core.runtime.docker.docker_host import DockerHost, EngineTls
 from server.cli import main
 from server.cli.settings_reference import render
 from server.errors import ConfigurationError
 from server.listeners import EventListener
+from server.settings.docker_hosts import hosts_of
 from server.settings.loading import CLIENT_VARIABLES, load_settings
 from server.settings.running_server import CA_VARIABLE, KEY_VARIABLES, URL_VARIABLE
 from server.settings.settings import Settings
@@ -86,6 +88,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "kubernetes_pull_secrets": (["a"], ["b", "c"]),
     "kubernetes_node_labels": (["a=1"], ["b=2", "c=3"]),
     "kubernetes_destinations": (["203.0.113.0/24"], ["198.51.100.7", "2001:db8::/32"]),
+    "docker_hosts": ('{"a": {"url": "unix:///a"}}', '{"b": {"url": "ssh://b", "draining": true}}'),
     "sandbox_image": ("a", "b"),
     "sandbox_network": ("none", "internal"),
     "sandbox_images": (["a:*"], ["b", "c"]),
@@ -472,3 +475,38 @@ def test_a_class_of_sandboxes_of_ones_own_may_have_images_whatever_the_usual_kin
     assert Settings(**chosen, sandbox_provider_class="mine.Provider").runtime_extra_deps
     with pytest.raises(ValidationError, match="have no image to install in"):
         Settings(**chosen)
+
+
+@pytest.mark.parametrize(
+    ("host", "problem"),
+    [
+        ({"url": "http://a"}, "is no address of an engine; write it as unix:///var/run/docker.sock"),
+        ({"url": "tcp://10.0.0.1"}, "is no address of an engine"),
+        ({"url": "tcp://10.0.0.1:2375"}, "tcp:// without TLS lets everybody who reaches it be root there"),
+        ({"url": "tcp://10.0.0.1:2376", "tls_cert": "a"}, "tls_cert and tls_key belong together"),
+        ({"url": "unix:///a", "tls_ca": "a"}, "tls_ca: only for tcp://"),
+        ({"url": "unix:///a", "ssh_config": "a"}, "ssh_config: only for ssh://"),
+        ({"url": "ssh://me:secret@a"}, "has a password"),
+        ({"url": "unix:///a", "drained": True}, "drained"),
+        ({"url": "unix:///a", "max_sandboxes": 0}, "max_sandboxes"),
+    ],
+)
+def test_a_docker_host_that_cannot_be_or_is_not_safe_is_refused(host: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({}, {"DRYDOCK_DOCKER_HOSTS": json.dumps({"far": host})})
+    assert problem in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_docker_hosts_are_what_the_file_says_in_its_order(tmp_path: Path) -> None:
+    file = tmp_path / "drydock.toml"
+    file.write_text(
+        '[docker_hosts.here]\nurl = "unix:///var/run/docker.sock"\n'
+        '[docker_hosts.big]\nurl = "tcp://10.0.0.5:2376"\ntls_ca = "ca"\ntls_cert = "c"\ntls_key = "k"\n'
+        'max_sandboxes = 4\n[docker_hosts.far]\nurl = "ssh://me@far:2222"\nssh_config = "f"\ndraining = true\n'
+    )
+    assert hosts_of(load_settings({}, {}, file).docker_hosts) == [
+        DockerHost("here", "unix:///var/run/docker.sock"),
+        DockerHost("big", "tcp://10.0.0.5:2376", EngineTls("ca", "c", "k"), max_sandboxes=4),
+        DockerHost("far", "ssh://me@far:2222", ssh_config="f", draining=True),
+    ]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.sandbox import SandboxSpec, SandboxStatus
+from agent_core.runtime.sandbox import SandboxSpec, SandboxState, SandboxStatus
 from agent_core.testing.fake_sandbox import BROKEN, FakeBehaviour, FakeProvider, FakeSandbox
 from agent_core.troubles import Trouble
 from server.metrics import ServerMetrics
@@ -33,7 +33,7 @@ class ImageProvider(FakeProvider):
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def image_id(self, image: str) -> str:
+    async def image_id(self, image: str, state: SandboxState) -> str:
         await self.answers.wait()
         return self.images.get(image, f"sha256:{image}")
 
@@ -315,7 +315,7 @@ async def test_trouble_is_told_once_and_conversations_begin_all_the_same(
 async def test_a_bug_in_making_one_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(spec: SandboxSpec) -> str:
+    async def broken(spec: SandboxSpec, state: SandboxState) -> str:
         raise ZeroDivisionError
 
     async with keeping(tmp_path) as house:

@@ -290,9 +290,35 @@ export interface Disk {
   readonly used: number;
 }
 
+/** One Docker host, as it is known to be; memory in bytes, 0 where it was never reached. */
+export interface DockerHostInfo {
+  readonly has_image: boolean;
+  readonly max_sandboxes: number;
+  readonly memory: number;
+  readonly memory_free: number;
+  readonly name: string;
+  readonly processors: number;
+  readonly reason: string | null;
+  readonly sandboxes: number;
+  readonly since: string;
+  readonly status: "up" | "draining" | "lost";
+  readonly url: string;
+  readonly version: string;
+}
+
+/** The Docker hosts of a server, in the order of its configuration. */
+export interface DockerHostList {
+  readonly results: readonly DockerHostInfo[];
+}
+
 /** It is stored. */
 export interface Done {
   readonly success: true;
+}
+
+/** Whether a host is to take no new sandboxes. */
+export interface DrainChange {
+  readonly draining: boolean;
 }
 
 /** What our own page asks. */
@@ -1470,6 +1496,8 @@ export interface Routes {
   readonly "GET /api/conversations/{conversation_id}/web-hosts": { readonly body: undefined; readonly reply: WebHosts };
   readonly "GET /api/conversations/{conversation_id}/workspace": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/conversations/{conversation_id}/zip-directory": { readonly body: undefined; readonly reply: unknown };
+  readonly "GET /api/docker-hosts": { readonly body: undefined; readonly reply: DockerHostList };
+  readonly "PATCH /api/docker-hosts/{name}": { readonly body: DrainChange; readonly reply: DockerHostInfo };
   readonly "GET /api/feedback": { readonly body: undefined; readonly reply: FeedbackList };
   readonly "GET /api/llm-profiles": { readonly body: undefined; readonly reply: ProfileList };
   readonly "DELETE /api/llm-profiles/{name}": { readonly body: undefined; readonly reply: unknown };
