@@ -41,9 +41,10 @@ format: ## Put the Python code into the house format and mend what can be mended
 page-types: ## Write the page's types of the protocol again, when its snapshots have changed
 	@.venv/bin/python scripts/page_types.py
 
-chaos: ## Kill a server at every point, RUNS times (500) with local sandboxes and DOCKER_RUNS (100) with containers
+chaos: ## Kill a server at every point, RUNS times (500) with local sandboxes and DOCKER_RUNS (100) with containers; disturb three of them behind a proxy, CLUSTER_RUNS times (100)
 	@scripts/setup --dev
 	@.venv/bin/python -m tests.chaos --runs $(or $(RUNS),500) --docker-runs $(or $(DOCKER_RUNS),100) --start $(or $(SEED),0)
+	@.venv/bin/python -m tests.chaos.cluster --runs $(or $(CLUSTER_RUNS),100) --start $(or $(SEED),0)
 
 storage: ## Have the storage fail at the n-th call, for all that a server is asked for and at rest (OF_EACH calls of each kind, SEED)
 	@scripts/setup --dev

@@ -103,6 +103,25 @@ class RunElsewhereError(ServerError):
         super().__init__(f"conversation {conversation_id} is run by another server since a moment ago; ask again")
 
 
+class EndingError(ServerError):
+    """The server is ending, or does not run the conversation any more: another one, or its next start, goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server is shutting down, or another one goes on with this conversation; try again in a moment"
+        )
+
+
+class SentButKeptError(ServerError):
+    """What was sent is stored for the server that runs the conversation, which has not taken it in time."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The server that runs this conversation does not answer. What you have sent is kept, and will be taken as "
+            "soon as it does, or another one goes on with it: do not send it again."
+        )
+
+
 class AgentAtWorkError(ServerError):
     """It cannot be changed while its agent works."""
 
@@ -294,8 +313,10 @@ def problem_text(error: Mapping[str, Any], form: Any = None) -> str:
 
 def status_of(error: Exception, otherwise: int = 500) -> int:
     """The status of the reply to an error that no route has an own one for."""
-    if isinstance(error, UnreadableError | StaleOwnerError):  # another server goes on with it
+    if isinstance(error, UnreadableError | StaleOwnerError | EndingError):  # another server goes on with it
         return 503
+    if isinstance(error, SentButKeptError):
+        return 504
     code = error.code if isinstance(error, SandboxError | EventStoreError) else ""
     return _STATUSES.get(code, otherwise)
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -57,10 +58,12 @@ class Cluster:
     """A PostgreSQL server that its owner starts, stops and closes; it ends with this process whatever becomes of that.
 
     Tests of one process run one after another, so each may stop it, and sees to it that it runs afterwards. One that
-    `is_durable` is as careful as PostgreSQL is by itself, for measurements.
+    `is_durable` is as careful as PostgreSQL is by itself, for measurements. At another `address` than the loopback it
+    is reached by all of that network.
     """
 
-    def __init__(self, *, is_durable: bool = False) -> None:
+    def __init__(self, address: str = "127.0.0.1", *, is_durable: bool = False) -> None:
+        self._address = address
         self._programs = _programs()
         self._settings = _DURABLE if is_durable else _SETTINGS
         self._user = "postgres" if os.geteuid() == 0 else None
@@ -76,7 +79,7 @@ class Cluster:
             os.chown(self._folder, account.pw_uid, account.pw_gid)
         words = ["--username", USER, "--auth", "trust", "--encoding", "UTF8", *_LOCALE]
         self._run("initdb", "-D", str(self.data), *words, "--no-sync", "--no-instructions")
-        (self.data / "pg_hba.conf").write_text(_ACCESS)
+        (self.data / "pg_hba.conf").write_text(f"{_ACCESS}host all all {address}/24 trust\n")
 
     @property
     def data(self) -> Path:
@@ -108,7 +111,7 @@ class Cluster:
     def _spawn(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [self._programs / "postgres", "-D", self.data, "-c", "listen_addresses=127.0.0.1", *words],
+                [self._programs / "postgres", "-D", self.data, "-c", f"listen_addresses={self._address}", *words],
                 **self._as_user(),
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
                 stdin=subprocess.DEVNULL,
@@ -126,6 +129,19 @@ class Cluster:
         self._process.wait(START_SECONDS)
         RUNNING.discard(self.pid)
         self._process = None
+
+    def freeze(self) -> None:
+        """Have it and all its backends stand still until `thaw`."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text("ascii").split()
+        for pid in (self.pid, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def restart(self, how: Shutdown = "fast") -> None:
         self.stop(how)
@@ -150,7 +166,7 @@ class Cluster:
         """Where a database is: at the cluster's socket, or at its port on the loopback."""
         who = quote(user) + (f":{quote(password, safe='')}" if password else "")
         if tcp:
-            return f"postgresql://{who}@127.0.0.1:{self.port}/{database}"
+            return f"postgresql://{who}@{self._address}:{self.port}/{database}"
         return f"postgresql://{who}@/{database}?host={quote(str(self._folder), safe='')}&port={self.port}"
 
     async def run(self, *statements: str, database: str = "postgres", user: str = USER) -> list[Any]:

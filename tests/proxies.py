@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,6 +108,23 @@ async def caddy(folder: Path, upstream: int, ports: tuple[int, int]) -> AsyncIte
     words = ("run", "--config", str(file), "--adapter", "caddyfile")
     async with _running("caddy", *words, log=folder / "caddy.log", port=ports[0], home=folder):
         yield Proxy(f"https://{NAME}:{ports[0]}", authority.file, *ports)
+
+
+@contextlib.asynccontextmanager
+async def haproxy_before_several(folder: Path, servers: Sequence[str], port: int) -> AsyncIterator[str]:
+    """Before these servers (``address:port``), at a port of this machine, without TLS; its address."""
+    text = (ROOT / "deploy" / "haproxy" / "cluster.cfg").read_text("utf-8")
+    changes = {
+        "    bind :443 ssl crt /etc/ssl/drydock/drydock.pem alpn h2,http/1.1\n": "",
+        "    http-request redirect scheme https code 308 unless { ssl_fc }\n": "",
+        "bind :80": f"bind 127.0.0.1:{port}",
+    }
+    for number, server in enumerate(servers, 1):
+        changes[f"server drydock-{number} 10.0.0.{number}:3000"] = f"server drydock-{number} {server}"
+    file = folder / "haproxy.cfg"
+    file.write_text(_changed(text, changes))
+    async with _running("haproxy", "-db", "-f", str(file), log=folder / "haproxy.log", port=port):
+        yield f"http://127.0.0.1:{port}"
 
 
 def _changed(text: str, changes: dict[str, str]) -> str:

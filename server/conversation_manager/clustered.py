@@ -6,13 +6,13 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from agent_core.errors import DrydockError, EventStoreError
+from agent_core.errors import DrydockError, EventStoreError, StaleOwnerError
 from agent_core.events.branches import Rewind
 from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
@@ -38,7 +38,7 @@ from server.db.notices import Notices
 from server.db.repositories.inbox import InboxRepository
 from server.db.repositories.leases import Lease, LeaseRepository
 from server.db.repositories.turns import TurnRepository
-from server.errors import ConfigurationError, ConversationNotFoundError, RunElsewhereError
+from server.errors import ConfigurationError, ConversationNotFoundError, EndingError, RunElsewhereError
 from server.session.client_tools import ClientToolSpec
 from server.session.recorder import BUSY_STATES
 from server.session.recovery import having_sandboxes, is_up
@@ -89,7 +89,10 @@ class ClusteredConversationManager(ConversationManager):
                 "conversation_manager_class: servers share a PostgreSQL, and database_url names none; set it to "
                 "postgresql+asyncpg://user:password@host/name, or leave conversation_manager_class out"
             )
-        self._local = StandaloneConversationManager(parts, is_alone=False)
+        self._mine = set[str]()
+        self._local = StandaloneConversationManager(
+            parts, is_alone=False, runs=self._mine.__contains__, suspended=self._hand_over
+        )
         self._leases = LeaseRepository(database.engines, database.writer)
         self._notices = Notices(database.engines, heard=self._heard, connected=self._look_at_all)
         self._membership = Membership(
@@ -101,7 +104,6 @@ class ClusteredConversationManager(ConversationManager):
         )
         self._stack = AsyncExitStack()
         self._tasks = set[asyncio.Task[None]]()
-        self._mine = set[str]()
         self._held = Counter[str]()
         self._others: dict[str, Lease] = {}
         self._told: dict[str, dict[str, Any]] = {}
@@ -156,7 +158,7 @@ class ClusteredConversationManager(ConversationManager):
         await self._relays.close()
         for log in list(self._followed.values()):
             await log.close()
-        await self._stack.aclose()  # suspends what runs here, then gives its leases back
+        await self._stack.aclose()  # suspends what runs here; others go on with each as soon as it is
 
     @property
     def server_id(self) -> str:
@@ -216,17 +218,22 @@ class ClusteredConversationManager(ConversationManager):
                 if self._followed.get(conversation_id) is log:
                     await changed.wait()
                 continue
-            if await self.parts.database.conversations.get(conversation_id) is None:
-                joined.farewell = DELETED
-                return None
-            await self._enter(joined)
+            try:
+                if await self.parts.database.conversations.get(conversation_id) is None:
+                    joined.farewell = DELETED
+                    return None
+                await self._enter(joined)
+            except (EndingError, StaleOwnerError):
+                return None  # its client comes back by itself, to another server or when this one is there again
         return None
 
-    async def deliver(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
+    async def deliver(self, conversation_id: str, event: AnyEvent, *, after: int | None = None) -> AnyEvent:
         async with self._holding(conversation_id):
             if await self._lease(conversation_id) is None:
-                return await self._local.deliver(conversation_id, event)
-        return await self._inbox.post(conversation_id, event)
+                if event.client_key is None or after is None:
+                    return await self._local.deliver(conversation_id, event)
+                return await self._inbox.deliver_once(conversation_id, event, after)
+        return await self._inbox.post(conversation_id, event, after)
 
     async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:
         return await self.deliver(conversation_id, Rewind(to=-1 if to is None else to))
@@ -325,15 +332,23 @@ class ClusteredConversationManager(ConversationManager):
             return None
         if (lease := self._others.get(conversation_id)) is not None:
             return lease
-        if self._is_closing:
-            raise DrydockError("the server is shutting down; try again in a moment")
-        lease = await self._leases.take(conversation_id, self.server_id)
-        if lease.owner == self.server_id:
-            self._mine.add(conversation_id)
-            self._notify(self._facts_message(conversation_id, {}))
-            return None
-        self._others[conversation_id] = lease
-        return lease
+        former = ""
+        while not self._is_closing:
+            if not (me := await self._membership.id_after(former)):
+                raise StaleOwnerError("the database does not hear of this server for now; ask again in a moment")
+            try:
+                lease = await self._leases.take(conversation_id, me)
+            except StaleOwnerError:  # it does not know yet that its time is over
+                former = me
+                continue
+            if lease.owner != me:
+                self._others[conversation_id] = lease
+                return lease
+            if me == self.server_id:  # else it was lost again with all others meanwhile
+                self._mine.add(conversation_id)
+                self._notify(self._facts_message(conversation_id, {}))
+                return None
+        raise EndingError
 
     @asynccontextmanager
     async def _holding(self, conversation_id: str) -> AsyncIterator[None]:
@@ -343,7 +358,8 @@ class ClusteredConversationManager(ConversationManager):
             yield
         finally:
             self._held[conversation_id] -= 1
-            self._held += Counter()
+            if not self._held[conversation_id]:
+                del self._held[conversation_id]
 
     @asynccontextmanager
     async def _running(self, conversation_id: str) -> AsyncIterator[None]:
@@ -359,16 +375,25 @@ class ClusteredConversationManager(ConversationManager):
 
     async def _give_back(self) -> None:
         """Give back the leases of conversations with which nothing is done here any more."""
-        unused = [one for one in self._mine if not self._held[one] and not self._local.uses(one)]
+        if any(map(self._is_unused, self._mine)):
+            await self._write_touched()
+        unused = list(filter(self._is_unused, self._mine))
         self._mine.difference_update(unused)  # from now on whoever wants one of them takes it anew, behind this
         for one in unused:
             self._told.pop(one, None)
-        if unused:
-            await self._write_touched()
         await self._leases.release(unused, self.server_id)
         self._queue.forget(unused)
-        for one in unused:
-            self._notify({"free": one})
+
+    def _is_unused(self, conversation_id: str) -> bool:
+        return not (self._held[conversation_id] or self._local.uses(conversation_id))
+
+    async def _hand_over(self, conversation_id: str) -> None:
+        """It is suspended, since this server ends: others may go on with it, whatever is still to be done here."""
+        if conversation_id in self._mine:
+            await self._write_touched()
+            self._mine.discard(conversation_id)
+            with suppress(DrydockError):  # others find out when this server has left, or its time is over
+                await self._leases.release([conversation_id], self.server_id, handed_over=True)
 
     async def _write_touched(self) -> None:
         try:
@@ -390,13 +415,10 @@ class ClusteredConversationManager(ConversationManager):
         following_at = 0.0
         loop = asyncio.get_running_loop()
         while True:
-            await self._refresh()
-            for conversation_id in await self._letters.waiting_for(self.server_id):
-                self._serve_soon(conversation_id)
-            await self._give_back()
-            await self._tell_live()
-            if self.parts.settings.resume_on_start:
-                await self._take_over()
+            try:
+                await self._look()
+            except EventStoreError as error:
+                logger.info("what other servers do cannot be seen for now: %s", error)
             self._relays.end_unwanted()
             if loop.time() >= following_at:
                 following_at = loop.time() + FOLLOWING_SECONDS
@@ -406,8 +428,20 @@ class ClusteredConversationManager(ConversationManager):
                     await self._news.wait()
             self._news.clear()
 
+    async def _look(self) -> None:
+        await self._refresh()
+        for conversation_id in await self._letters.waiting_for(self.server_id):
+            self._serve_soon(conversation_id)
+        await self._give_back()
+        await self._tell_live()
+        if self.parts.settings.resume_on_start:
+            await self._take_over()
+
     async def _refresh(self) -> None:
+        me, had = self.server_id, set(self._mine)
         leases = {lease.conversation_id: lease for lease in await self._leases.all()}
+        if me == self.server_id:
+            await self._compare({one for one, lease in leases.items() if lease.owner == me}, had)
         self._others = {one: lease for one, lease in leases.items() if lease.owner != self.server_id}
         self._queue.see(self._others.values())
         before, self._servers = self._servers, frozenset(await self._leases.servers())
@@ -419,6 +453,18 @@ class ClusteredConversationManager(ConversationManager):
             lease = self._others.get(conversation_id)
             if lease is None or lease.owner != log.owner:
                 await self._end_following(conversation_id)
+
+    async def _compare(self, stored: Set[str], had: Set[str]) -> None:
+        """See that this server has the leases that are `stored` as its, and no others of those that it `had`.
+
+        They differ where the answer to one that was taken was lost, and where the database has lost the last moments
+        (a failover to a standby that was behind).
+        """
+        self._mine.update(one for one in stored - self._mine if not self._held[one])
+        if lost := (had & self._mine) - stored:
+            logger.warning("the database does not know any more that this server runs %s", ", ".join(sorted(lost)))
+            self._mine -= lost
+            await self._local.abandon(lost)
 
     async def _take_over(self) -> None:
         """Take up some conversations whose agents were at work, and which no server runs: they wait for their turns."""
@@ -512,8 +558,11 @@ class ClusteredConversationManager(ConversationManager):
             case {"free": str(log), "from": str(server)}:
                 if log in self._others and self._others[log].owner == server:
                     del self._others[log]
-                if log in self._followed:
+                if log in self._followed or message.get("handed_over"):
                     self._news.set()
+            case {"left": str(server)}:
+                self._others = {log: lease for log, lease in self._others.items() if lease.owner != server}
+                self._news.set()
             case {"queue": str()}:
                 self._queue.heard(message)
             case {"told": str(log)}:
@@ -524,7 +573,7 @@ class ClusteredConversationManager(ConversationManager):
                 self._own(partial(self._local.announce_title, log, title), name="another server's title")
 
     def _serve_soon(self, conversation_id: str) -> None:
-        if not self._inbox.is_serving(conversation_id):
+        if self._inbox.is_to_serve(conversation_id):
             self._own(partial(self._inbox.serve, conversation_id), name=f"inbox:{conversation_id}")
 
     def _look_at_all(self) -> None:

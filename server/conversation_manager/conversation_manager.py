@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
 from agent_core.events.serialization import AnyEvent, from_payload
@@ -133,8 +133,12 @@ class ConversationManager(ABC):
         )
 
     @abstractmethod
-    async def deliver(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
-        """Take an event of the user, whatever was taken before; returns it as stored. Raises as `send` does."""
+    async def deliver(self, conversation_id: str, event: AnyEvent, *, after: int | None = None) -> AnyEvent:
+        """Take an event of the user, whatever was taken before; returns it as stored. Raises as `send` does.
+
+        One with a `client_key` was not taken before the event `after`. Where several servers may be asked for the same
+        one at once, it is looked for behind that.
+        """
 
     @abstractmethod
     async def rewind(self, conversation_id: str, to: int | None) -> AnyEvent:
@@ -258,6 +262,12 @@ def conversation_info(record: ConversationRecord, live: LiveConversation, base_p
     }
 
 
+class Deliver(Protocol):
+    """What `ConversationManager.deliver` does."""
+
+    async def __call__(self, conversation_id: str, event: AnyEvent, *, after: int | None = None) -> AnyEvent: ...
+
+
 async def take_once(
     event: AnyEvent,
     *,
@@ -265,7 +275,7 @@ async def take_once(
     user_id: str,
     keys: IdempotencyKeys,
     store: EventStore,
-    deliver: Callable[[str, AnyEvent], Awaitable[AnyEvent]],
+    deliver: Deliver,
 ) -> AnyEvent:
     """Deliver an event with a `client_key`, unless that was done: then it is returned as stored.
 
@@ -279,7 +289,7 @@ async def take_once(
             known = await find_sent(store, conversation_id, event.client_key, after=int(attempt.resource))
             if known is not None:
                 return {_EVENT_ID: known}
-        return {_EVENT_ID: (await deliver(conversation_id, event)).id}
+        return {_EVENT_ID: (await deliver(conversation_id, event, after=int(attempt.resource))).id}
 
     answer = await keys.once(
         event.client_key,

@@ -11,12 +11,15 @@ from typing import Final, Self
 
 from agent_core.errors import DrydockError, SandboxError
 from agent_core.troubles import Trouble
+from server.conversation_manager.standalone import to_its_end
 from server.db.repositories.leases import LeaseRepository
 from server.metrics import ServerMetrics
 
 RENEWALS: Final = 4
 """In the time after which a server that is not heard of counts as gone."""
 AGAIN_SECONDS: Final = 0.5
+COMES_BACK_SECONDS: Final = 3.0
+"""So long who wants something waits for a server that was lost, and is about to begin anew."""
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +27,8 @@ logger = logging.getLogger(__name__)
 class Membership:
     """Registers this server, renews that, and, where it was too late, registers it anew; an async context manager.
 
-    Before that `lost` ends what runs here, which others carry on by then. Leaving the context gives everything back.
+    Before that `lost` ends what runs here, which others carry on by then: also where the database, or the way to it,
+    stands still and says nothing. Meanwhile `server_id` is empty. Leaving the context gives everything back.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Membership:
         self._lost = lost
         self._metrics = metrics
         self._until = 0.0
+        self._registered = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -58,9 +63,23 @@ class Membership:
                 code="lease_lost",
             )
 
+    async def id_after(self, former: str = "") -> str:
+        """The id of this server, other than that `former` one whose time is over; "": it is lost for now.
+
+        One that was lost a moment ago may be there again in a moment.
+        """
+        try:
+            async with asyncio.timeout(COMES_BACK_SECONDS):
+                while self.server_id in ("", former):
+                    self._registered.clear()
+                    await self._registered.wait()
+        except TimeoutError:
+            return ""
+        return self.server_id
+
     async def __aenter__(self) -> Self:
         await self._register()
-        self._task = asyncio.create_task(self._renew(), name="membership")
+        self._task = asyncio.create_task(to_its_end(self._renew, "membership"), name="membership")
         return self
 
     async def __aexit__(
@@ -76,38 +95,46 @@ class Membership:
                 "that this server ends could not be said; others find out by themselves: %s", error_of_storage
             )
 
-    async def _register(self) -> None:
+    async def _register(self, former: str = "") -> None:
         began = _now()
-        self.server_id = await self._leases.register(self.url, self._seconds)
+        self.server_id = await self._leases.register(self.url, self._seconds, former=former)
         self._until = began + self._seconds
+        self._registered.set()
         logger.info("this server is %s of those that share the database, and is asked at %s", self.server_id, self.url)
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._seconds / RENEWALS)
-            began = _now()
-            try:
-                is_there = await self._leases.renew(self.server_id, self._seconds)
-            except DrydockError as error:
-                logger.warning("the database does not hear of this server for now: %s", error)
-                is_there = self.is_there
-            else:
-                if is_there:
-                    self._until = began + self._seconds
-            while not is_there:
-                text = "the database has not heard of this server in time: what it ran is carried on by others"
-                self._metrics.trouble(Trouble.LEASE_LOST, text)
-                is_there = await self._begin_anew()
+            if await self._renewed():
+                continue
+            text = "the database has not heard of this server in time: what it ran is carried on by others"
+            self._metrics.trouble(Trouble.LEASE_LOST, text)
+            former, self.server_id = self.server_id, ""
+            await self._lost()
+            await self._begin_anew(former)
 
-    async def _begin_anew(self) -> bool:
-        await self._lost()
+    async def _renewed(self) -> bool:
+        """Have the database hear of this server; False: others carry on what it ran, or may from now on."""
+        began = _now()
         try:
-            await self._register()
-        except DrydockError as error:
-            logger.warning("this server cannot be one of them again yet: %s", error)
-            await asyncio.sleep(AGAIN_SECONDS)
+            async with asyncio.timeout(self._until - began):
+                is_there = await self._leases.renew(self.server_id, self._seconds)
+        except TimeoutError:
             return False
-        return True
+        except DrydockError as error:
+            logger.warning("the database does not hear of this server for now: %s", error)
+            return self.is_there
+        if is_there:
+            self._until = began + self._seconds
+        return is_there
+
+    async def _begin_anew(self, former: str) -> None:
+        while True:
+            try:
+                return await self._register(former)
+            except DrydockError as error:
+                logger.warning("this server cannot be one of them again yet: %s", error)
+            await asyncio.sleep(AGAIN_SECONDS)
 
 
 def _now() -> float:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -33,7 +33,7 @@ from server.conversation_manager.conversation_manager import (
 from server.conversation_manager.failed_starts import START_AGAIN_SECONDS, FailedStarts
 from server.db.repositories.conversations import ConversationRecord
 from server.db.storage_health import StorageHealth
-from server.errors import ConversationNotFoundError
+from server.errors import ConversationNotFoundError, EndingError
 from server.session.activity import Activity, is_idle, is_pause_over
 from server.session.capacity import Capacity
 from server.session.client_tools import ClientToolSpec
@@ -57,12 +57,22 @@ DELETED = StatusNotice("CONVERSATION$NOT_FOUND", "The conversation was deleted."
 class StandaloneConversationManager(ConversationManager):
     """A `ConversationManager` without any other process.
 
-    One that is not alone (`is_alone`) runs only what it is asked for, and takes up only what it is told to.
+    One that is not alone (`is_alone`) takes up only what it is told to, loads nothing that it may not run (`runs`) at
+    that moment, and tells of each conversation that it has `suspended`, since it ends.
     """
 
-    def __init__(self, parts: ManagerParts, *, is_alone: bool = True) -> None:
+    def __init__(
+        self,
+        parts: ManagerParts,
+        *,
+        is_alone: bool = True,
+        runs: Callable[[str], bool] = lambda _: True,
+        suspended: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
         super().__init__(parts)
         self._is_alone = is_alone
+        self._runs = runs
+        self._suspended = suspended
         self._conversations = parts.database.conversations
         self._sessions: dict[str, WebSession] = {}
         self._by_connection: dict[str, WebSession] = {}
@@ -179,7 +189,7 @@ class StandaloneConversationManager(ConversationManager):
             session.last_activity = time.monotonic()
             self._forget_if_unused(session)
 
-    async def deliver(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
+    async def deliver(self, conversation_id: str, event: AnyEvent, *, after: int | None = None) -> AnyEvent:
         with self._using(conversation_id) as session:
             return await session.send(event)
 
@@ -282,8 +292,9 @@ class StandaloneConversationManager(ConversationManager):
     # --- for who is not alone ---
 
     def uses(self, conversation_id: str) -> bool:
-        """Whether anything is done with it here, or its sandbox is up."""
-        return self._is_used(conversation_id) or conversation_id in self._unattended_since
+        """Whether anything is done with it here, or is about to be, or its sandbox is up."""
+        is_known = self.queue.knows(conversation_id) or conversation_id in self._unattended_since
+        return is_known or self._is_used(conversation_id)
 
     async def take_over(self, records: Sequence[ConversationRecord]) -> None:
         """Take up these, whose agents were at work elsewhere, in the background."""
@@ -301,16 +312,24 @@ class StandaloneConversationManager(ConversationManager):
         if not (is_loaded or self.queue.has_sandbox(record.id)):
             self._unattended_since.setdefault(record.id, time.monotonic())
 
-    async def abandon(self) -> None:
-        """End all sessions: others may carry on what they did. Sandboxes are left to them."""
-        sessions = list(self._sessions.values())
-        self._unattended_since.clear()
-        self.queue.forget_all()
+    async def abandon(self, some: Set[str] | None = None) -> None:
+        """End all sessions, or `some`: others may carry on what they did. Sandboxes are left to them."""
+        sessions = [one for one in self._sessions.values() if some is None or one.conversation_id in some]
+        self._leave_alone(some)
+        if some is None:
+            self.queue.forget_all()
+        else:
+            for one in some:
+                self.queue.forget(one)
         await asyncio.gather(*(session.end(stopped=False) for session in sessions), return_exceptions=True)
-        self._unattended_since.clear()
+        self._leave_alone(some)
         for session in sessions:
             if self._sessions.get(session.conversation_id) is session:
                 del self._sessions[session.conversation_id]
+
+    def _leave_alone(self, some: Set[str] | None) -> None:
+        for one in list(self._unattended_since if some is None else some):
+            self._unattended_since.pop(one, None)
 
     def _is_used(self, conversation_id: str) -> bool:
         waits = self.queue.is_coming_up(conversation_id) or self.guard.is_held(conversation_id)
@@ -436,7 +455,7 @@ class StandaloneConversationManager(ConversationManager):
         while True:
             await asyncio.sleep(settings.cull_interval_seconds)
             await tidy_up(self.parts.database)
-            for conversation_id in list(self._unwanted):
+            for conversation_id in filter(self._runs, list(self._unwanted)):
                 await self.discard(conversation_id)
             for session in list(self._sessions.values()):
                 await self._unload(session, idle, "it is idle")
@@ -541,9 +560,15 @@ class StandaloneConversationManager(ConversationManager):
     async def _suspend(self, session: WebSession) -> None:
         """End it for now. What is at work goes on in its sandbox; a sandbox at rest does not stay behind running."""
         is_busy = session.activity().is_busy
-        await session.end(stopped=False, sandbox="keep" if is_busy else "stop")
-        if is_busy:
-            await self.guard.ended_in_order(session.conversation_id)
+        try:
+            await session.end(stopped=False, sandbox="keep" if is_busy else "stop")
+            if is_busy:
+                await self.guard.ended_in_order(session.conversation_id)
+        except DrydockError as error:
+            text = f"its session did not end in order: {error}"
+            self.parts.metrics.trouble(Trouble.OTHER, text, session.conversation_id)
+        if self._suspended is not None:
+            await self._suspended(session.conversation_id)
 
     async def _stop_at_rest(self, conversation_id: str) -> None:
         """End what an unloaded conversation's sandbox holds, frozen or not; what a task has begun in it goes on."""
@@ -559,8 +584,8 @@ class StandaloneConversationManager(ConversationManager):
     @contextmanager
     def _using(self, conversation_id: str) -> Iterator[WebSession]:
         """The one session object of a conversation; registered before anything is awaited, so that all share it."""
-        if self._is_closing:
-            raise DrydockError("the server is shutting down; try again in a moment")
+        if self._is_closing or not self._runs(conversation_id):
+            raise EndingError
         session = self._sessions.get(conversation_id)
         if session is None:
             session = self._sessions[conversation_id] = WebSession(

@@ -28,6 +28,12 @@ _SEND: Final = text("SELECT pg_notify(:channel, :message)")
 _log = logging.getLogger(__name__)
 
 
+async def notify(connection: AsyncConnection, message: Mapping[str, Any]) -> None:
+    """Send it when this connection's transaction is committed, where the database has such a thing."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(_SEND, {"channel": CHANNEL, "message": _line_of(message)})
+
+
 class Notices:
     """Sends and hears them over one connection of its own (``LISTEN``), an async context manager.
 
@@ -64,7 +70,7 @@ class Notices:
 
     def send(self, message: Mapping[str, Any]) -> bool:
         """Send it soon; False: it is too long, or there are none."""
-        line = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
+        line = _line_of(message)
         if not self.are_there or len(line.encode("utf-8", "replace")) > MAX_BYTES or "\0" in line:
             return False
         self._waiting.append(line)
@@ -102,3 +108,7 @@ class Notices:
             message = json.loads(payload)
             if isinstance(message, dict):
                 self._heard(message)
+
+
+def _line_of(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -25,6 +26,9 @@ WRITE_SECONDS: Final = 30
 LOCK_SECONDS: Final = 10
 IDLE_SECONDS: Final = 5
 """A transaction in which nothing is done for so long is ended: that of a server that is frozen keeps others waiting."""
+_SILENCE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+"""What was sent is acknowledged within ten seconds (in ms), and silence looked into after five: otherwise the way to
+that machine is cut, which nobody else would say for as long as a statement may take."""
 _ANSWER_SECONDS: Final = 5
 """So much later than the server's own limit a statement is given up here: it may be the server that stands still."""
 
@@ -85,10 +89,22 @@ def create_engine(url: URL, *, name: str, answer_seconds: float, **options: Any)
     setting = "; ".join(f"SET {key} = {value}" for key, value in limits.items() if key not in given)
 
     def on_connect(connection: Any, _record: object) -> None:
+        _give_up_on_the_silent(connection.driver_connection)
         connection.run_async(lambda driver: driver.execute(setting))
 
     event.listen(engine.sync_engine, "connect", on_connect)
     return engine
+
+
+def _give_up_on_the_silent(driver: Any) -> None:
+    """End the connection where nothing comes back from that machine; one that is slow says that it has heard."""
+    wire = driver._transport.get_extra_info("socket")
+    if wire is None or wire.family == socket.AF_UNIX:
+        return
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _SILENCE.items():
+        if (option := getattr(socket, name, None)) is not None:  # not every system has all of them
+            wire.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def check_server(connection: AsyncConnection) -> None:

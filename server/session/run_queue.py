@@ -245,6 +245,10 @@ class RunQueue:
         ticket = self._tickets.get(conversation_id)
         return ticket.user_id if ticket is not None else ""
 
+    def knows(self, conversation_id: str) -> bool:
+        """Whether it has a ticket: it is loaded, or about to be."""
+        return conversation_id in self._tickets
+
     def is_coming_up(self, conversation_id: str) -> bool:
         """Whether it has its sandbox's place, or waits for that."""
         ticket = self._tickets.get(conversation_id)

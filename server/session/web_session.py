@@ -25,7 +25,7 @@ from agent_core.tools.definition import ToolDefinition
 from agent_core.troubles import CONVERSATION, Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord, ConversationRepository
 from server.db.storage_health import StorageHealth
-from server.errors import AgentAtWorkError, ConversationNotFoundError, SessionError
+from server.errors import AgentAtWorkError, ConversationNotFoundError, EndingError, SessionError
 from server.metrics import ServerMetrics
 from server.session.activity import Activity
 from server.session.agents.agent_sessions import AgentFactory, LoadedAgent
@@ -422,8 +422,10 @@ class WebSession:
     async def _look(self) -> None:
         if self._stream is not None and not self._ended:
             return
+        if self._ended:
+            raise self._gone
         record = await self._conversations.get(self.conversation_id)
-        if record is None or self._ended:
+        if record is None:
             raise ConversationNotFoundError(self.conversation_id)
         if self._unloaded_log.is_put_off(record):
             self.user_id = record.user_id
@@ -473,7 +475,7 @@ class WebSession:
 
     async def _load(self, *, to_work: bool) -> LoadedAgent:
         if self._ended:
-            raise ConversationNotFoundError(self.conversation_id)
+            raise self._gone
         if self._agent is not None:
             return self._agent
         CONVERSATION.set(self.conversation_id)  # also of the tasks that come of this
@@ -590,6 +592,11 @@ class WebSession:
                 self._owner.unattended(self.conversation_id)
             self._owner.queue.leave(loaded.ticket)
             self._tell()
+
+    @property
+    def _gone(self) -> DrydockError:
+        """Why it is loaded no more: it was deleted, which is what a farewell says, or goes on elsewhere, or later."""
+        return ConversationNotFoundError(self.conversation_id) if self.farewell is not None else EndingError()
 
     def _active(self) -> None:
         self.last_activity = time.monotonic()

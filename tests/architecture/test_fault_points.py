@@ -11,16 +11,10 @@ from tests.chaos.points import POINTS
 
 ROOT = Path(__file__).parents[2]
 _WRITES: Final = {"change", "execute", "append", "append_prepared"}
-_OF_LEASES: Final = ("register", "renew", "retire", "take", "release", "tell", "does")
 _ELSEWHERE: Final = {
     "server.db.event_store:SqlEventStore.delete": "for programs of one's own; a server deletes with the conversation",
     **dict.fromkeys(
-        (
-            *(f"server.db.repositories.leases:LeaseRepository.{name}" for name in _OF_LEASES),
-            *(f"server.db.repositories.inbox:InboxRepository.{name}" for name in ("put", "answer")),
-            "server.db.repositories.turns:TurnRepository.exchange",
-            *(f"server.db.repositories.waiting_files:WaitingFileRepository.{name}" for name in ("keep", "forget")),
-        ),
+        (f"server.db.repositories.waiting_files:WaitingFileRepository.{name}" for name in ("keep", "forget")),
         "of several servers over one database: tests/integration/server/test_cluster.py",
     ),
 }

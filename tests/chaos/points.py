@@ -18,13 +18,16 @@ from typing import Any, Literal, NamedTuple
 
 Side = Literal["before", "after"]
 _DB = "server.db.repositories"
+_CLUSTERED = "server.conversation_manager.clustered:ClusteredConversationManager"
+_STANDALONE = "server.conversation_manager.standalone:StandaloneConversationManager"
 
 
 class FaultPoint(NamedTuple):
     """One function (``module:name`` or ``module:Class.name``) at whose begin and end a server is killed.
 
-    `provider`: only where sandboxes are made so; `part`: only where the workload has that part; `later`: only by a
-    server that takes up the work of another; `command`: not the server is killed there, but this command beside it.
+    `provider`: only where sandboxes are made so, or of several servers (``cluster``); `part`: only where the workload
+    has that part, or the server is ended or frozen; `later`: only by a server that takes up the work of another;
+    `command`: not the server is killed there, but this command beside it.
     """
 
     name: str
@@ -152,6 +155,22 @@ POINTS = (
     FaultPoint("Docker container start", "agent_core.runtime.docker.objects:DockerObjects.inject_and_start", "docker"),
     FaultPoint("Docker sandbox stop", "agent_core.runtime.docker.sandbox:DockerSandbox.stop", "docker"),
     FaultPoint("Docker sandbox remove", "agent_core.runtime.docker.sandbox:DockerSandbox.destroy", "docker"),
+    FaultPoint("lease taken", f"{_DB}.leases:LeaseRepository.take", "cluster"),
+    FaultPoint("leases given back", f"{_DB}.leases:LeaseRepository.release", "cluster"),
+    FaultPoint("what runs told", f"{_DB}.leases:LeaseRepository.tell", "cluster"),
+    FaultPoint("chores taken", f"{_DB}.leases:LeaseRepository.does", "cluster"),
+    FaultPoint("turns settled", f"{_DB}.turns:TurnRepository.exchange", "cluster"),
+    FaultPoint("membership renewed", f"{_DB}.leases:LeaseRepository.renew", "cluster"),
+    FaultPoint("letter put", f"{_DB}.inbox:InboxRepository.put", "cluster"),
+    FaultPoint("letter taken", "server.conversation_manager.inbox:Inbox._taken", "cluster"),
+    FaultPoint("letter answered", f"{_DB}.inbox:InboxRepository.answer", "cluster"),
+    FaultPoint("delivered once", "server.conversation_manager.inbox:Inbox.deliver_once", "cluster"),
+    FaultPoint("taken over", f"{_CLUSTERED}._take_over", "cluster"),
+    FaultPoint("take-over begun", f"{_STANDALONE}.take_over", "cluster"),
+    FaultPoint("handed over", f"{_CLUSTERED}._hand_over", "cluster", "drain"),
+    FaultPoint("server retired", f"{_DB}.leases:LeaseRepository.retire", "cluster", "drain"),
+    FaultPoint("lease lost", f"{_CLUSTERED}._lost", "cluster", "freeze"),
+    FaultPoint("server registered", f"{_DB}.leases:LeaseRepository.register", "cluster", "freeze"),
 )
 
 
@@ -225,7 +244,10 @@ def arm() -> None:
     signal.signal(signal.SIGUSR2, _say_what_runs)
     armed = _Arm(os.environ.pop("FAULT_TRACE"), os.environ.pop("FAULT_POINT", ""))
     loose: dict[int, Any] = {}
+    is_one_of_several = bool(os.environ.pop("FAULT_CLUSTER", ""))
     for number, point in enumerate(POINTS):
+        if (point.provider == "cluster") != is_one_of_several:
+            continue
         owner, name, function = find(point)
         wrapped = armed.wrap(number, function)
         setattr(owner, name, wrapped)

@@ -192,7 +192,8 @@ def _moment(rng: random.Random, most: float, name: str = "") -> str:
 
 def unharmed(provider: str) -> Plan:
     """The run in which nothing is killed: what it passes shows which points the workload reaches."""
-    return Plan(-1, provider, frozenset(point.part for point in POINTS) - {""})
+    parts = {point.part for point in POINTS if point.provider in ("", provider)}
+    return Plan(-1, provider, frozenset(parts - {""}))
 
 
 def not_passed(outcome: Outcome) -> list[str]:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import BigInteger, delete, func, insert, literal_column, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from agent_core.events.event import utc_now
+from server.db.engine import Engines
+from server.db.repositories.leases import NOW
 from server.db.tables import conversations, inbox, leases
-from server.db.writer import TableRepository
+from server.db.writer import TableRepository, Writer
 from server.errors import ConversationNotFoundError
 
 KEEP: Final = timedelta(minutes=10)
@@ -30,7 +31,14 @@ class Letter(NamedTuple):
 
 
 class InboxRepository(TableRepository):
-    """Keeps `Letter`s in the order in which they came to each conversation, until they are answered."""
+    """Keeps `Letter`s in the order in which they came to each conversation, until they are answered.
+
+    How old they are is judged by the database's clock: those of the servers may be apart.
+    """
+
+    def __init__(self, engines: Engines, writer: Writer) -> None:
+        super().__init__(engines, writer)
+        self._now = literal_column(NOW[engines.kind], BigInteger)
 
     async def put(self, conversation_id: str, event: bytes, *, after: int) -> str:
         """Keep it durably; returns its id. `ConversationNotFoundError`: it was deleted."""
@@ -48,9 +56,8 @@ class InboxRepository(TableRepository):
                 "number": 0 if last is None else last + 1,
                 "after": after,
                 "event": event.decode(),
-                "created_at": utc_now(),
             }
-            await connection.execute(insert(inbox), row)
+            await connection.execute(insert(inbox).values(**row, created_at=self._now))
 
         await self._writer.change(apply)
         return letter_id
@@ -79,7 +86,7 @@ class InboxRepository(TableRepository):
 
         async def apply(connection: AsyncConnection) -> None:
             await connection.execute(update(inbox).where(inbox.c.id == letter_id).values(answer=dict(answer)))
-            old = (inbox.c.answer.is_not(None)) & (inbox.c.created_at < utc_now() - KEEP)
+            old = (inbox.c.answer.is_not(None)) & (inbox.c.created_at < self._now - KEEP // timedelta(microseconds=1))
             await connection.execute(delete(inbox).where(old))
 
         await self._writer.change(apply)

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from agent_core.errors import StaleOwnerError
 from server.db import event_rows, postgresql
 from server.db.engine import Engines
+from server.db.notices import notify
 from server.db.tables import leases, owners
 from server.db.writer import TableRepository, Writer
 
@@ -59,12 +60,16 @@ class LeaseRepository(TableRepository):
             "{now}": self._now,
             "{for update}": "" if is_sqlite else " FOR UPDATE",
             "{for share}": "" if is_sqlite else " FOR SHARE",
+            "{if free}": "" if is_sqlite else " FOR UPDATE SKIP LOCKED",
         }
 
     # --- servers ---
 
-    async def register(self, url: str, seconds: float) -> str:
-        """Make a new server known for so long; returns its id, random. From now on it alone may write here."""
+    async def register(self, url: str, seconds: float, *, former: str = "") -> str:
+        """Make a new server known for so long; returns its id, random. From now on it alone may write here.
+
+        What is left of it under its `former` id is given back.
+        """
         server_id = secrets.token_hex(8)
 
         async def apply(connection: AsyncConnection) -> None:
@@ -72,6 +77,7 @@ class LeaseRepository(TableRepository):
                 "DELETE FROM servers WHERE expires_at < {now} - :old AND id NOT IN (SELECT owner FROM leases)"
             )
             await connection.execute(old, {"old": int(FORGET_SECONDS * 1e6)})
+            await self._retire(connection, former)
             new = self._sql("INSERT INTO servers (id, url, expires_at) VALUES (:id, :url, {now} + :time)")
             await connection.execute(new, {"id": server_id, "url": url, "time": int(seconds * 1e6)})
 
@@ -92,13 +98,15 @@ class LeaseRepository(TableRepository):
         return await self._writer.change(apply, fenced=False)
 
     async def retire(self, server_id: str) -> None:
-        """End its time, and all its leases; nothing is written by it from now on."""
+        """End its time, and all its leases, and tell the others; nothing is written by it from now on."""
+        await self._writer.change(lambda connection: self._retire(connection, server_id), fenced=False)
 
-        async def apply(connection: AsyncConnection) -> None:
-            await connection.execute(text("DELETE FROM leases WHERE owner = :id"), {"id": server_id})
-            await connection.execute(text("DELETE FROM servers WHERE id = :id"), {"id": server_id})
-
-        await self._writer.change(apply, fenced=False)
+    async def _retire(self, connection: AsyncConnection, server_id: str) -> None:
+        if not server_id:
+            return
+        await connection.execute(text("DELETE FROM leases WHERE owner = :id"), {"id": server_id})
+        await connection.execute(text("DELETE FROM servers WHERE id = :id"), {"id": server_id})
+        await notify(connection, {"left": server_id, "from": server_id})
 
     async def servers(self) -> dict[str, str]:
         """The addresses of those that are there, by their ids."""
@@ -161,12 +169,14 @@ class LeaseRepository(TableRepository):
                 return mine
             if owner:
                 names["owner"] = owner
-                alive = self._sql("SELECT url FROM servers WHERE id = :owner AND expires_at > {now}")
-                if (url := (await connection.execute(alive, names)).scalar_one_or_none()) is not None:
-                    return Lease(conversation_id, owner, url)
-                # What it has begun to write, it may finish: until then it holds its row.
-                ended = self._sql("SELECT 1 FROM servers WHERE id = :owner{for update}")
-                await connection.execute(ended, names)
+                known = self._sql("SELECT url, expires_at > {now} FROM servers WHERE id = :owner")
+                ended = self._sql("SELECT 1 FROM servers WHERE id = :owner{if free}")
+                if (row := (await connection.execute(known, names)).one_or_none()) is not None:
+                    url, is_alive = row
+                    # What it has begun to write, it may finish: until then it holds its row. Who waited for that could
+                    # write nothing else meanwhile.
+                    if is_alive or (await connection.execute(ended, names)).first() is None:
+                        return Lease(conversation_id, owner, url)
             epoch = await event_rows.raise_epoch(connection, conversation_id)
             below = (await connection.execute(event_rows.select_below(conversation_id))).scalars().all()
             if below:
@@ -180,8 +190,8 @@ class LeaseRepository(TableRepository):
 
         return await self._writer.change(apply, log=conversation_id)
 
-    async def release(self, conversation_ids: Collection[str], server_id: str) -> None:
-        """Give these back, as far as this server has them."""
+    async def release(self, conversation_ids: Collection[str], server_id: str, *, handed_over: bool = False) -> None:
+        """Give these back, as far as this server has them; others, who are told, may take them up (`handed_over`)."""
         if not conversation_ids:
             return
         statement = text("DELETE FROM leases WHERE owner = :me AND conversation_id IN :logs")
@@ -189,6 +199,8 @@ class LeaseRepository(TableRepository):
 
         async def apply(connection: AsyncConnection) -> None:
             await connection.execute(prepared, {"me": server_id, "logs": list(conversation_ids)})
+            for one in conversation_ids:
+                await notify(connection, {"free": one, "handed_over": handed_over, "from": server_id})
 
         await self._writer.change(apply)
 

@@ -135,9 +135,9 @@ async def test_an_attempt_that_a_crash_broke_off_is_found_in_the_log(
     record = await database.conversations.get(conversation_id)
     assert record is not None
 
-    async def broken_off(conversation: str, sent: Any) -> Any:
+    async def broken_off(conversation_id: str, event: Any, *, after: int | None = None) -> Any:
         if is_stored:
-            await manager.deliver(conversation, sent)
+            await manager.deliver(conversation_id, event, after=after)
         raise EventStoreError("The power failed.")
 
     with pytest.raises(EventStoreError):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import STORAGE_UNAVAILABLE, EventStoreError, StaleOwnerError
@@ -233,6 +236,17 @@ async def test_while_the_server_is_down_all_is_refused_with_the_reason_and_then_
     await working_again(database)
     assert await database.events.append("log", new_events("c")) == 1
     assert told == [STORAGE_UNAVAILABLE, ""]
+
+
+async def test_a_connection_over_which_nothing_comes_is_given_up_by_itself(postgresql_url: str) -> None:
+    """Where the way to that machine is cut nobody else says so; `make chaos` cuts it."""
+    engine = ways.create_engine(make_url(postgresql_url), name="drydock", answer_seconds=60)
+    async with engine.connect() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        wire = driver._transport.get_extra_info("socket")
+        assert wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 10_000
+        assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    await engine.dispose()
 
 
 @pytest.mark.usefixtures("impatient")

@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -46,9 +45,6 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.timeout(180)]
 CLUSTERED = "server.conversation_manager.clustered.ClusteredConversationManager"
 LEASE_SECONDS = 3
 COMMANDS = 6
-MANY = 6
-RUNS = int(os.environ.get("CLUSTER_RUNS", "1"))
-"""How often three servers over one database are killed, frozen and ended, each time in another way."""
 
 
 class Writer:
@@ -275,51 +271,6 @@ async def test_a_frozen_server_writes_nothing_when_it_goes_on(cluster: Cluster, 
         said = [one["args"]["content"] for one in there.events.values() if one.get("action") == "message"]
         assert said.count("And go on.") == 1
     assert writer.lines("task-1") == [str(number) for number in range(COMMANDS)]
-
-
-async def created(servers: list[ServerProcess], chance: random.Random, **body: str) -> str:
-    """A new conversation, at whichever server takes it: one that was slow for as long as its lease says so (503)."""
-    while True:
-        async with chance.choice(servers).client() as client:
-            answer = await client.post("/api/conversations", json=body)
-        if answer.status_code == 200:
-            return str(answer.json()["conversation_id"])
-        assert answer.status_code == 503, answer.text
-        await asyncio.sleep(float(answer.headers["retry-after"]) / 10)
-
-
-@pytest.mark.timeout(120 + 120 * RUNS)
-@pytest.mark.parametrize("seed", range(RUNS))
-async def test_whatever_becomes_of_three_servers_each_command_runs_once(
-    cluster: Cluster, writer: Writer, seed: int
-) -> None:
-    chance = random.Random(seed)
-    servers = [await cluster.add() for _ in range(3)]
-    names = [f"task-{number}" for number in range(MANY)]
-    made = [await created(servers, chance, initial_user_msg=f"Write {name}.") for name in names]
-    for _ in range(3):
-        await asyncio.sleep(chance.uniform(0.2, 2))
-        victim = chance.choice(servers)
-        match chance.choice(["kill", "freeze", "end"]):
-            case "kill":
-                await victim.kill()
-                await victim.start()
-            case "freeze":
-                os.kill(victim.pid, signal.SIGSTOP)
-                try:
-                    await asyncio.sleep(LEASE_SECONDS * chance.uniform(0.5, 2))
-                finally:
-                    os.kill(victim.pid, signal.SIGCONT)
-            case "end":
-                await victim.stop()
-                await victim.start()
-    for conversation_id in made:
-        await until(partial(is_in, servers[0], conversation_id, "finished"), seconds=WAIT_SECONDS)
-        async with following(servers[1], conversation_id) as late:
-            await until(partial(has_ended, late), seconds=WAIT_SECONDS)
-            await check_whole(servers[2], conversation_id, late)
-    for name in names:
-        assert writer.lines(name) == [str(number) for number in range(COMMANDS)]
 
 
 async def test_other_servers_ask_at_the_address_that_is_set(cluster: Cluster) -> None:

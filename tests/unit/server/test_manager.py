@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from agent_core.errors import DISK_FULL, STORAGE_UNAVAILABLE, EventStoreError, SandboxError, StreamClosedError
+from agent_core.errors import (
+    DISK_FULL,
+    STORAGE_UNAVAILABLE,
+    DrydockError,
+    EventStoreError,
+    SandboxError,
+    StreamClosedError,
+)
 from agent_core.events.control import AgentState, AgentStateChanged, ChangeAgentState
 from agent_core.events.transient import StatusNotice
 from agent_core.security.secrets import StaticSecret
@@ -786,6 +793,16 @@ async def test_a_slow_end_of_a_conversation_does_not_hold_up_the_server_for_long
     # Leaving it came to an end: that is the test; the next house gets the database.
     async with make_house(resume_on_start=False) as house:
         assert await house.state_of("a") == "awaiting_user_input"
+
+
+async def test_a_conversation_that_does_not_end_well_when_the_server_ends_is_told_with_its_reason(
+    make_house: MakeHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with make_house() as house:
+        await house.new("a")
+        await started(house, "a")
+        house.agents.close_errors["a"] = DrydockError("its database is gone")
+    assert "conversation a: its session did not end in order: its database is gone" in caplog.text
 
 
 async def test_nothing_is_taken_while_the_server_ends(make_house: MakeHouse) -> None:
