@@ -79,8 +79,8 @@ class PlayedEngine:
             self.running.pop(path.rpartition("/")[2].removeprefix("id-"), None)
             return {}
         if (one := re.fullmatch(r"/containers/id-(.+)/stats", path)) is not None:
-            used = {**self.running, **self.others}[one[1]]
-            return {"memory_stats": {"usage": used + 1000, "stats": {"inactive_file": 1000}}}
+            used = {**self.running, **self.others}.get(one[1])
+            return None if used is None else {"memory_stats": {"usage": used + 1000, "stats": {"inactive_file": 1000}}}
         if (one := re.fullmatch(r"/images/(.+)/json", path)) is not None:
             return {"Id": f"sha256:{one[1]}"} if one[1] in self.images else None
         match path:

@@ -1,4 +1,4 @@
-import { render, screen, within } from "@testing-library/react";
+import { render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { createServices, ServicesContext } from "../src/app/services";
@@ -58,7 +58,7 @@ describe("the Docker hosts", () => {
     expect(up?.textContent).toContain("20 of 32 GB free for sandboxes");
     expect(up?.textContent).toContain("12 of 124 run");
     expect(lost?.textContent).toContain("cannot be reached: Connection refused. Its 12 sandboxes wait for it");
-    expect(within(lost as HTMLElement).queryByTestId("docker-host-drain")).toBeNull();
+    expect(screen.getAllByTestId("docker-host-drain")).toHaveLength(1);
   });
 
   it("drains one, and says so", async () => {

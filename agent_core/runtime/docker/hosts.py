@@ -35,8 +35,8 @@ ANSWER_SECONDS: Final = 10.0
 """How long a host may take to say how it is; whether it is there it says within `HEARTBEAT_SECONDS`."""
 MEASURE_SECONDS: Final = 30.0
 """How often it is asked how much memory each of its containers has."""
-MEASURED: Final = 500
-"""So many containers of a host are asked."""
+MEASURING_SECONDS: Final = 3.0
+"""How long that may take; of those that are not asked in time the last word counts."""
 PLACED_SECONDS: Final = 15.0
 """A sandbox that was placed so long ago is among what a host says that it runs, or never came to be."""
 AGAIN_SECONDS: Final = 1.0
@@ -135,11 +135,12 @@ class _Host:
 
     async def look(self) -> None:
         """Learn how it is. Raises `SandboxError`."""
-        measures = time.monotonic() >= self._measured_at + MEASURE_SECONDS
-        known = None if measures else self._measured
+        # Not at the first look, for which whoever has a sandbox there waits.
+        measures = self.facts is not None and time.monotonic() >= self._measured_at + MEASURE_SECONDS
+        known = dict(self._measured)
         least = SANDBOX_BYTES if self.wish.max_sandboxes is None else 0  # else somebody has said how many there may be
         self.facts, found = await self.engine.look(
-            "say how it is", lambda client: _look(client, known, least), ANSWER_SECONDS
+            "say how it is", lambda client: _look(client, known, least, measures=measures), ANSWER_SECONDS
         )
         if measures:
             self._measured, self._measured_at = found, time.monotonic()
@@ -270,9 +271,11 @@ class DockerHosts:
     async def _watch(self) -> None:
         async def follow(host: _Host) -> None:
             while True:
+                is_first = host.facts is None
                 await self._look(host)
                 host.was_looked_at.set()
-                await asyncio.sleep(LOOK_SECONDS)
+                if host.facts is None or not is_first:  # else it is measured now
+                    await asyncio.sleep(LOOK_SECONDS)
 
         async with asyncio.TaskGroup() as group:
             for host in self._hosts.values():
@@ -386,14 +389,17 @@ def _no_place(image: str, reasons: Mapping[str, str]) -> SandboxError:
     )
 
 
-def _look(client: Any, known: Mapping[str, int] | None, least: int) -> tuple[EngineFacts, dict[str, int]]:
-    """What an engine says of itself (in a thread), and the memory of its containers: what is `known`, or as of now.
+def _look(client: Any, known: Mapping[str, int], least: int, *, measures: bool) -> tuple[EngineFacts, dict[str, int]]:
+    """What an engine says of itself (in a thread), and the memory of its containers, as `known` or measured anew.
 
     A sandbox is reckoned with `least` bytes, where it has less.
     """
     info = client.info()
     running = client.containers()
-    measured = _measured(client, running) if known is None else dict(known)
+    ids = [one["Id"] for one in running]
+    measured = {one: known[one] for one in ids if one in known}
+    if measures:
+        measured |= _measured(client, sorted(ids, key=measured.__contains__))  # first those that are not known at all
     ours = {one["Id"]: labels_of(one)[LABEL_CONVERSATION] for one in running if LABEL_CONVERSATION in labels_of(one)}
     names = {name for image in client.images() for key in ("RepoTags", "RepoDigests") for name in image.get(key) or ()}
     facts = EngineFacts(
@@ -407,12 +413,15 @@ def _look(client: Any, known: Mapping[str, int] | None, least: int) -> tuple[Eng
     return facts, measured
 
 
-def _measured(client: Any, running: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _measured(client: Any, ids: Sequence[str]) -> dict[str, int]:
     measured: dict[str, int] = {}
-    for one in running[:MEASURED]:
+    last = time.monotonic() + MEASURING_SECONDS
+    for one in ids:
+        if time.monotonic() > last:
+            break
         # It may have ended meanwhile, and a proxy before the engine may not tell.
         with suppress(Exception):
-            measured[one["Id"]] = _memory_of(client.stats(one["Id"], stream=False, one_shot=True))
+            measured[one] = _memory_of(client.stats(one, stream=False, one_shot=True))
     return measured
 
 

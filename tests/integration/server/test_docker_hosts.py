@@ -88,6 +88,8 @@ async def kit_of(*wishes: DockerHost, folder: Path) -> AsyncIterator[SandboxKit]
     try:
         await provider.check()
         await provider.reap(kit.instance, ())
+        await eventually(lambda: all(view.status == "up" for view in provider.hosts()), limit=30)
+        await provider.reap(kit.instance, ())
         yield kit
     finally:
         await kit.close()
@@ -96,7 +98,7 @@ async def kit_of(*wishes: DockerHost, folder: Path) -> AsyncIterator[SandboxKit]
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts_module, "LOOK_SECONDS", 0.2)
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 1.0)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 3.0)
 
 
 class TestLifecycleOnANamedHost:
