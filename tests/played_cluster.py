@@ -57,6 +57,7 @@ class PlayedCluster:
         unready: what pods are instead of started: the fields of their status, by the image's name.
         exec_protocols: what execs are spoken over.
         rules: of the account's rights.
+        longest_page: the most objects that a list has at once.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -69,6 +70,7 @@ class PlayedCluster:
         self.unready: dict[str, Object] = {}
         self.exec_protocols = ["v5.channel.k8s.io", "v4.channel.k8s.io"]
         self.rules: list[Object] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        self.longest_page = 500
         self._version = 100
         self._events: deque[tuple[int, str, str, Object]] = deque(maxlen=_EVENTS)
         self._news = asyncio.Condition()
@@ -172,7 +174,15 @@ class PlayedCluster:
                 return await self._watched(request, kind)
             case "GET", []:
                 items = [one for one in self.objects[kind].values() if _is_selected(one, request.query)]
+                begin, most = (
+                    int(request.query.get("continue", "0")),
+                    int(request.query.get("limit", "0")) or len(items),
+                )
+                most = min(most, self.longest_page)
                 about = {"resourceVersion": str(self._version)}
+                if begin + most < len(items):
+                    about |= {"continue": str(begin + most)}
+                items = items[begin : begin + most]
                 return web.json_response({"kind": f"{_KINDS[kind]}List", "metadata": about, "items": items})
             case "POST", []:
                 return web.json_response(await self._made(kind, await request.json()), status=201)

@@ -31,7 +31,8 @@ _RELOAD_SECONDS: Final = 60.0
 _MOST_WAITS: Final = 8
 _LONGEST_WAIT: Final = 10.0
 _MOST_BYTES: Final = 64 * 1024**2
-"""Of one answer; a list of ten thousand pods has less."""
+_PAGE: Final = 500
+_EXPIRED: Final = 410
 _MOST_AT_ONCE: Final = 100
 _WORDS: Final = 1000
 _AUTH: Final = ["BearerToken"]
@@ -170,6 +171,23 @@ class Cluster:
             if error.status not in statuses:
                 raise
             return None
+
+    async def items(self, what: str, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
+        """All objects that there are, asked for page by page; anew where that took longer than the server remembers."""
+        for left in reversed(range(_MOST_WAITS)):
+            found: list[dict[str, Any]] = []
+            page: dict[str, str] = {}
+            try:
+                while True:
+                    answer = await self.call(what, "GET", path, query={**query, "limit": str(_PAGE), **page})
+                    found += answer.get("items") or ()
+                    if not (following := str((answer.get("metadata") or {}).get("continue") or "")):
+                        return found
+                    page = {"continue": following}
+            except ClusterRefusedError as error:
+                if error.status != _EXPIRED or not left:
+                    raise
+        raise AssertionError("unreachable")
 
     async def watch(
         self, what: str, path: str, *, query: Mapping[str, str], seconds: float

@@ -58,9 +58,12 @@ _NOT_PUBLIC: Final = {
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
         *("192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"),
     ),
-    "::/0": ("::1/128", "fc00::/7", "fe80::/10", "ff00::/8", "::ffff:0:0/96", "64:ff9b::/96"),
+    "::/0": ("::1/128", "fc00::/7", "fe80::/10", "ff00::/8", "64:ff9b::/96"),
 }
 """What of each family of addresses is of the cluster, its nodes, their cloud, or nobody."""
+
+_NAMES_OF_NODE: Final = "169.254.20.10/32"
+"""Where a cluster has a cache of names on each node (NodeLocal DNSCache)."""
 
 _PREPARE: Final = f"""
 import sys
@@ -277,12 +280,13 @@ def egress(network: NetworkWish, options: KubernetesOptions) -> list[dict[str, A
         return []
     if network == "host-access":
         return [{}]
-    names = {
+    names: dict[str, Any] = {
         "to": [
             {
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
                 "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-            }
+            },
+            {"ipBlock": {"cidr": _NAMES_OF_NODE}},
         ],
         "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
     }
@@ -291,8 +295,8 @@ def egress(network: NetworkWish, options: KubernetesOptions) -> list[dict[str, A
     return [names, {"to": [{"ipBlock": block} for block in blocks]}]
 
 
-def pod(spec: SandboxSpec, options: KubernetesOptions, name: str, owner: Mapping[str, Any]) -> dict[str, Any]:
-    """The pod of a sandbox, whose volume is the claim `owner`: removed with it, should nobody else do so."""
+def pod(spec: SandboxSpec, options: KubernetesOptions, name: str, claim_name: str) -> dict[str, Any]:
+    """The pod of a sandbox, whose files are on the volume of this claim."""
     limits = spec.limits
     disk = str(limits.disk_bound or _ANY_SIZE)
     whole = {"memory": str(limits.memory), "cpu": f"{round(limits.cpus * 1000)}m", "ephemeral-storage": disk}
@@ -311,14 +315,6 @@ def pod(spec: SandboxSpec, options: KubernetesOptions, name: str, owner: Mapping
             LABEL_NETWORK: network_kind(spec, options),
         },
     )
-    about["ownerReferences"] = [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "name": owner["metadata"]["name"],
-            "uid": owner["metadata"]["uid"],
-        }
-    ]
     container = {
         "image": spec.image,
         "imagePullPolicy": options.pull_policy,
@@ -370,7 +366,7 @@ def pod(spec: SandboxSpec, options: KubernetesOptions, name: str, owner: Mapping
                 }
             ],
             "volumes": [
-                {**data, "persistentVolumeClaim": {"claimName": owner["metadata"]["name"]}},
+                {**data, "persistentVolumeClaim": {"claimName": claim_name}},
                 {"name": "code", "configMap": {"name": code_name(spec.instance_id)}},
                 {"name": "runner", "emptyDir": {"sizeLimit": str(64 * 1024**2)}},
                 _in_memory("run", 1024**2),

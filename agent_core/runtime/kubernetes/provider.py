@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -56,8 +56,11 @@ class _Rule(NamedTuple):
     resources: Sequence[str]
 
     def grants(self, verb: str, group: str, resource: str) -> bool:
+        of_all = f"*/{resource.partition('/')[2]}"
         wanted = ((self.verbs, verb), (self.groups, group), (self.resources, resource))
-        return all("*" in granted or one in granted for granted, one in wanted)
+        return all(
+            "*" in granted or one in granted or (one == resource and of_all in granted) for granted, one in wanted
+        )
 
 
 class KubernetesProvider:
@@ -179,11 +182,10 @@ class KubernetesProvider:
                 missing.append(f"{', '.join(refused)} {resource}")
         return missing
 
-    async def _list(self, kind: str, group: str, instance_id: str = "") -> Iterable[dict[str, Any]]:
+    async def _list(self, kind: str, group: str, instance_id: str = "") -> list[dict[str, Any]]:
         labels = manifests.selector(manifests.labels_of(instance_id)) if instance_id else LABEL_INSTANCE
         path = await self._cluster.path(kind, group=group)
-        found = await self._cluster.call(f"list its {kind}", "GET", path, query={"labelSelector": labels})
-        return list(found.get("items") or ())
+        return await self._cluster.items(f"list its {kind}", path, {"labelSelector": labels})
 
     async def _remove_unused(self, instance_id: str, *, all_of_instance: bool) -> None:
         """Remove the code of other releases, and once there are no sandboxes all that they share.

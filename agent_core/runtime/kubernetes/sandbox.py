@@ -261,7 +261,7 @@ class KubernetesSandbox:
             if volume is None or volume["metadata"].get("deletionTimestamp"):
                 await until_gone(self._cluster, "persistentvolumeclaims", self._claim, GONE_SECONDS)
                 continue
-            pod = manifests.pod(self.spec, self._options, self._name, volume)
+            pod = manifests.pod(self.spec, self._options, self._name, self._claim)
             found = await self._cluster.call_unless("make its pod", "POST", pods, 409, body=pod)
             if found is not None:
                 await self._set_border()  # once more: another server may have removed what no pod had
@@ -315,10 +315,9 @@ class KubernetesSandbox:
     async def _events(self) -> list[dict[str, Any]]:
         query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={self._name}"}
         try:
-            found = await self._cluster.call("read its events", "GET", await self._cluster.path("events"), query=query)
+            return await self._cluster.items("read its events", await self._cluster.path("events"), query)
         except SandboxError:  # they are for people, and not everybody may read them
             return []
-        return list(found.get("items") or ())
 
     async def _connect(self) -> RunnerStream:
         """Attach to the runner once it listens; raises `_EndedError` as soon as the pod does not run."""
@@ -400,8 +399,7 @@ class KubernetesSandbox:
         """End all that runs of this conversation, and wait until it has ended: its volume is not shared."""
         query = {"labelSelector": manifests.selector(manifests.labels_of(self.spec.instance_id, self._id))}
         path = await self._cluster.path("pods")
-        found = await self._cluster.call("look for its pods", "GET", path, query=query)
-        for item in found.get("items") or ():
+        for item in await self._cluster.items("look for its pods", path, query):
             name = str(item["metadata"]["name"])
             await remove(self._cluster, "pods", name, grace)
             await until_gone(self._cluster, "pods", name, grace + GONE_SECONDS)

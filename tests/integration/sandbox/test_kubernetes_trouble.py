@@ -149,6 +149,25 @@ async def test_another_context_and_a_namespace_that_is_not_ours(cluster: PlayedC
             await provider.close()
 
 
+async def test_lists_are_read_page_by_page_and_anew_where_a_page_is_too_old(
+    kit: SandboxKit, cluster: PlayedCluster
+) -> None:
+    cluster.unready[kit.image] = NO_ROOM
+    sandboxes = [kit.provider.create(kit.spec(f"c{number}")) for number in range(7)]
+    starts = [asyncio.create_task(one.start(lambda status, text: None)) for one in sandboxes]
+    await eventually(lambda: len(cluster.objects["pods"]) == len(starts))
+    for start in starts:
+        start.cancel()
+    await asyncio.wait(starts)
+    cluster.longest_page = 2
+    cluster.refuse(
+        "GET .*/pods.*continue=4", 410, "The provided continue parameter is too old", reason="Expired", times=1
+    )
+    kept = ["c0", "c1"]
+    assert await kit.provider.reap(kit.instance, kept) == ["c2", "c3", "c4", "c5", "c6"]
+    assert len(cluster.objects["pods"]) == len(cluster.objects["persistentvolumeclaims"]) == 2
+
+
 @pytest.mark.docker
 @pytest.mark.bubblewrap
 async def test_a_server_that_is_too_busy_is_asked_again(kit: SandboxKit, cluster: PlayedCluster) -> None:

@@ -16,13 +16,12 @@ from server.settings.settings import Settings
 from tests.kubernetes_fields import unknown_fields
 
 SPEC = SandboxSpec("Conversation Ä/1", "instance", "registry.example/image:1", "", environment={"PRICE": "$(HOME) $5"})
-OWNER = {"metadata": {"name": "drydock-x-data", "uid": "1-2"}}
 NETWORKS = ("none", "internal", "full", "host-access")
 
 
 def made(options: KubernetesOptions, spec: SandboxSpec = SPEC) -> list[dict[str, Any]]:
     return [
-        manifests.pod(spec, options, "drydock-x", OWNER),
+        manifests.pod(spec, options, "drydock-x", "drydock-x-data"),
         manifests.claim(spec, options, "drydock-x-data", "creation"),
         manifests.code_map(spec),
         manifests.policy(spec, options),
