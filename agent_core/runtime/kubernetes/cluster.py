@@ -27,6 +27,7 @@ CALL_SECONDS: Final = 30.0
 _CONNECT_SECONDS: Final = 10.0
 _HEARTBEAT_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 1.0
+_SILENT_SECONDS: Final = 120.0
 _RELOAD_SECONDS: Final = 60.0
 _MOST_WAITS: Final = 8
 _LONGEST_WAIT: Final = 10.0
@@ -236,7 +237,11 @@ class Cluster:
         printed = bytearray()
         try:
             async with asyncio.timeout(limit):
-                while (message := await socket.receive()).type in (1, 2):
+                while True:
+                    async with asyncio.timeout(_SILENT_SECONDS):
+                        message = await socket.receive()
+                    if message.type not in (1, 2):
+                        break
                     channel, piece = stream.received(message.data)
                     if channel == 1 and file is not None:
                         await asyncio.to_thread(file.write, piece)
@@ -247,7 +252,8 @@ class Cluster:
                     if stream.exit_code is not None:
                         break
         except TimeoutError:
-            raise ExecRefusedError(f"A command in the sandbox did not end within {limit:g} s.") from None
+            most = f"{limit:g} s, or said nothing for {_SILENT_SECONDS:g} s"
+            raise ExecRefusedError(f"A command in the sandbox did not end within {most}.") from None
         finally:
             with suppress(Exception):
                 await socket.close()

@@ -151,18 +151,23 @@ for turn in range(100):
         if name.isdigit() and int(name) not in (1, os.getpid()):
             try:
                 with open("/proc/" + name + "/stat", "rb") as file:
-                    state = file.read().rpartition(b")")[2].split()[0]
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+                if parent == b"0":
+                    continue
                 stopped = state in b"TtZX"
                 if (number == signal.SIGCONT) == stopped and state not in b"ZX":
                     busy = busy or not stopped
                     os.kill(int(name), number)
-            except (OSError, IndexError):
+            except (OSError, ValueError):
                 pass
     if not busy:
         break
     time.sleep(0.005)
 """
-"""Stops, or lets go on, all that runs in a container but its first process."""
+"""Stops, or lets go on, all that runs in a container but its first process, and what comes from outside.
+
+An exec that is stopped while it begins holds up all others of the container.
+"""
 
 
 def digest(text: str, *more: str) -> str:
