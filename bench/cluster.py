@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from bench.crowd import CONVERSATIONS, STEPS, CrowdResult, at_once
 from bench.figures import Figure, p50, percentile
@@ -23,14 +24,9 @@ async def measure(stage: Stage) -> list[Figure]:
     crowd, steps = stage.few(CONVERSATIONS, 2), stage.few(STEPS, QUICK_STEPS)
     figures: list[Figure] = []
     async with stage.model(f"steps:{steps}") as model, postgresql() as database:
-        async with stage.server(model=model) as server:
-            stage.say("one process, SQLite")
-            figures += _figures("one process, SQLite", await at_once(stage, [server], crowd, steps))
-        async with _alone(stage, model, database) as server:
-            stage.say("one process, PostgreSQL")
-            found = await at_once(stage, [server], crowd, steps, lambda: database_seconds(database))
-            figures += _figures("one process, PostgreSQL", found)
-        for count in range(1, stage.few(MOST, 2) + 1):
+        if not stage.quick:
+            figures += await _alone(stage, model, database, crowd, steps)
+        for count in (2,) if stage.quick else range(1, MOST + 1):
             name = f"{count} of a cluster over PostgreSQL"
             stage.say(name)
             async with members(stage, model, database, count) as servers:
@@ -48,17 +44,22 @@ def _figures(name: str, found: CrowdResult) -> list[Figure]:
         Figure(name, p50(found.rates), "steps/s"),
         Figure(f"  what {cores} cores allow at this cost of a step", cores * 1000 / everything, "steps/s"),
         Figure("  processor time of a step: servers", p50(found.servers), "ms"),
-        Figure("  – of it the database's processes", p50(found.database), "ms"),
+        Figure("  – the database's processes", p50(found.database), "ms"),
         Figure("  – model, clients and sandboxes", max(0.0, rest), "ms"),
         Figure("  age of an event at its client, p95", percentile(found.ages, 95), "ms"),
     ]
 
 
-@asynccontextmanager
-async def _alone(stage: Stage, model: str, database: Cluster) -> AsyncIterator[Server]:
-    url = database.url(await database.new_database(), tcp=True)
-    async with stage.server(model=model, database_url=url) as server:
-        yield server
+async def _alone(stage: Stage, model: str, database: Cluster, crowd: int, steps: int) -> list[Figure]:
+    """One process as most have it, with either database."""
+    figures = []
+    for name, url in (("SQLite", None), ("PostgreSQL", database.url(await database.new_database(), tcp=True))):
+        stage.say(f"one process, {name}")
+        settings: dict[str, Any] = {} if url is None else {"database_url": url}
+        async with stage.server(model=model, **settings) as server:
+            found = await at_once(stage, [server], crowd, steps, lambda: database_seconds(database))
+        figures += _figures(f"one process, {name}", found)
+    return figures
 
 
 @asynccontextmanager
