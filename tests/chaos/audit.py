@@ -46,7 +46,8 @@ SCRATCH = {"tmp": "TMPDIR", "home": "HOME", "runtime": "XDG_RUNTIME_DIR", "cache
 _SHARED_PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 _COUNTS = {
     **dict.fromkeys((*_OF_CONVERSATIONS, "conversations", "webhooks"), (0, "")),
-    **dict.fromkeys(("servers", "leases", "inbox", "payloads", "shared_facts"), (0, "")),  # of several servers
+    # Of several servers:
+    **dict.fromkeys(("servers", "leases", "inbox", "payloads", "shared_facts", "waiting_files"), (0, "")),
     **dict.fromkeys(("settings", "secrets", "sealing_keys", "alembic_version"), (1, "")),
     **dict.fromkeys(("skills", "notes", "notes_index"), (1, "keeping")),
     "plugins": (2, "plugin"),

@@ -250,6 +250,7 @@ async def carry_out(plan: Plan) -> Outcome:
                     there = Belongings(workload)
                     await workload.leave()
                     await workload.end()
+                    await asyncio.to_thread(server.sweep)
                     outcome.findings += await asyncio.to_thread(audit_of_what_is_left, workload, there)
                     if plan.provider == "docker":
                         outcome.findings += await audit_of_the_engine(workload)

@@ -165,10 +165,14 @@ class ServerProcess:
         left = await self._left()
         await self.stop()
         if self._was_killed:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(leftovers, "OLD_SECONDS", 0.0)  # no start waits for a minute here to remove them
-                leftovers._remove_files(self.data_dir, Path(tempfile.gettempdir()))
+            self.sweep()
         assert not left, f"with its last conversation gone, the server at {self.data_dir} still holds {left}"
+
+    def sweep(self) -> None:
+        """Remove what killed ones have left among temporary files, as a start does when that is a minute old."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(leftovers, "OLD_SECONDS", 0.0)
+            leftovers._remove_files(self.data_dir, Path(self.environment.get("TMPDIR", tempfile.gettempdir())))
 
     async def _left(self) -> dict[str, int]:
         """What it holds that it did not when it had first started, and does not give back soon."""
