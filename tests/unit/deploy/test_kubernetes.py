@@ -14,7 +14,8 @@ from server.settings.loading import load_settings
 from tests.kubernetes_fields import unknown_fields
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "kubernetes"
-FILES = sorted(FOLDER.glob("*.yaml"))
+FILES = [FOLDER / "one-server.yaml", FOLDER / "several-servers.yaml"]
+SANDBOXES = FOLDER / "sandboxes.yaml"
 
 
 def resources(file: Path) -> list[dict[str, Any]]:
@@ -31,7 +32,7 @@ def pod(file: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("*.yaml")), ids=lambda file: file.stem)
 def test_kubernetes_knows_every_field(file: Path) -> None:
     for resource in resources(file):
         assert unknown_fields(resource, f"V1{resource['kind']}") == []
@@ -84,8 +85,24 @@ def test_a_server_takes_the_settings_that_they_give_it(file: Path, tmp_path: Pat
     settings = load_settings(None, environment)
     assert settings.token is not None
     assert settings.token.get_secret_value() == secrets["token"]
+    assert (settings.sandbox, settings.kubernetes_namespace) == (
+        "kubernetes",
+        one(SANDBOXES, "Namespace")["metadata"]["name"],
+    )
     assert tomllib.loads(config.read_text())["trusted_proxies"] == list(settings.trusted_proxies)
     if file.stem == "several-servers":
         assert settings.database_url == secrets["database-url"]
         (headless,) = [one for one in resources(file) if one.get("spec", {}).get("clusterIP") == "None"]
         assert settings.cluster_url == f"http://server-0.{headless['metadata']['name']}:3000"
+
+
+def test_servers_have_the_account_that_may_make_sandboxes_and_no_other_rights() -> None:
+    page = (FOLDER.parents[1] / "docs" / "kubernetes.md").read_text("utf-8")
+    shown = {one["kind"]: one for one in yaml.safe_load_all(re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)[0])}
+    for kind in ("Namespace", "Role", "ResourceQuota"):
+        assert one(SANDBOXES, kind) == shown[kind]
+    account = one(SANDBOXES, "ServiceAccount")["metadata"]
+    (subject,) = one(SANDBOXES, "RoleBinding")["subjects"]
+    assert (subject["name"], subject["namespace"]) == (account["name"], account["namespace"])
+    for file in FILES:
+        assert pod(file)["serviceAccountName"] == account["name"]
