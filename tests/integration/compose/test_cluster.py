@@ -34,8 +34,7 @@ def project() -> Iterator[ComposeProject]:
 
 
 def ask_database(project: ComposeProject, statement: str) -> str:
-    command = ("psql", "-h", "/tmp", "-U", "postgres", "-d", "drydock", "-Atc", statement)
-    return project.run("exec", "-T", "postgresql", *command).strip()
+    return project.execute("postgresql", "psql", "-h", "/tmp", "-U", "postgres", "-d", "drydock", "-Atc", statement)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -56,8 +55,8 @@ def finishes(project: ComposeProject, conversation_id: str) -> int:
 def test_each_container_is_healthy_and_has_every_limit_and_none_knows_a_secret_by_its_environment(
     project: ComposeProject, engine: Any
 ) -> None:
-    for service in SERVICES:
-        facts = engine.inspect_container(project.container(service))
+    found = {service: engine.inspect_container(project.container(service)) for service in SERVICES}
+    for service, facts in found.items():
         host = facts["HostConfig"]
         assert facts["State"]["Health"]["Status"] == "healthy", service
         assert all(host[limit] > 0 for limit in ("Memory", "NanoCpus", "PidsLimit")), service
@@ -68,13 +67,11 @@ def test_each_container_is_healthy_and_has_every_limit_and_none_knows_a_secret_b
         assert not [one for one in given if any(word in one.upper() for word in SECRETS) or project.token in one], (
             service
         )
-    published = [
-        one for one in SERVICES if engine.inspect_container(project.container(one))["HostConfig"]["PortBindings"]
-    ]
+    published = [service for service, facts in found.items() if facts["HostConfig"]["PortBindings"]]
     assert published == ["proxy"]
 
 
-def test_a_conversation_goes_on_when_the_server_that_runs_it_is_killed(project: ComposeProject) -> None:
+def test_a_conversation_goes_on_when_the_server_that_runs_it_is_killed(project: ComposeProject, engine: Any) -> None:
     assert project.status_of("/api/conversations") == 401
     made = project.ask("POST", "/api/conversations", {"initial_user_msg": "tour"}, token=project.token)
     conversation_id = str(made["conversation_id"])
@@ -86,7 +83,8 @@ def test_a_conversation_goes_on_when_the_server_that_runs_it_is_killed(project: 
     )
     killed = owner.removeprefix("http://").partition(":")[0]
     assert killed in SERVERS
-    project.run("kill", killed)
+    container = project.container(killed)
+    engine.kill(container)
     until(lambda: finishes(project, conversation_id) > 0)
     before = finishes(project, conversation_id)
     message = {"action": "message", "args": {"content": "tour"}}
@@ -97,5 +95,5 @@ def test_a_conversation_goes_on_when_the_server_that_runs_it_is_killed(project: 
     assert ids == sorted(set(ids))
     codes = [event["extras"]["metadata"]["exit_code"] for event in events if event.get("observation") == "run"]
     assert codes[-1] == 0, json.dumps(events[-3:])
-    project.run("start", killed)
+    engine.start(container)
     until(lambda: ask_database(project, f"SELECT count(*) FROM servers WHERE url = '{owner}'") != "0")  # noqa: S608
