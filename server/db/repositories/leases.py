@@ -58,7 +58,6 @@ class LeaseRepository(TableRepository):
         is_sqlite = engines.kind == "sqlite"  # it has one writer at a time, and no locks of rows
         self._words = {
             "{now}": self._now,
-            "{for update}": "" if is_sqlite else " FOR UPDATE",
             "{for share}": "" if is_sqlite else " FOR SHARE",
             "{if free}": "" if is_sqlite else " FOR UPDATE SKIP LOCKED",
         }
@@ -160,10 +159,12 @@ class LeaseRepository(TableRepository):
 
         async def apply(connection: AsyncConnection) -> Lease:
             names = {"log": conversation_id, "me": server_id}
-            make = "INSERT INTO leases (conversation_id, owner, epoch) VALUES (:log, '', 0) ON CONFLICT DO NOTHING"
-            await connection.execute(text(make), names)
-            held = self._sql("SELECT owner FROM leases WHERE conversation_id = :log{for update}")
-            owner = (await connection.execute(held, names)).scalar_one()
+            # In one statement, which holds the row: between two of them it could be given back.
+            held = (
+                "INSERT INTO leases (conversation_id, owner, epoch) VALUES (:log, '', 0) ON CONFLICT (conversation_id)"
+                " DO UPDATE SET epoch = leases.epoch RETURNING owner"
+            )
+            owner = (await connection.execute(text(held), names)).scalar_one()
             mine = Lease(conversation_id, server_id, "")
             if owner == server_id:
                 return mine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -341,3 +341,36 @@ async def test_nothing_is_loaded_without_its_lease(server: Server) -> None:
     with pytest.raises(EndingError):
         await server.manager._local.maybe_start_agent_loop("a")
     await server.manager.maybe_start_agent_loop("a")
+
+
+async def test_a_lease_is_taken_also_where_it_is_given_back_in_that_moment(
+    server: Server, postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await server.new("a")
+    other, change = await asyncpg.connect(postgresql_url), server.database.writer.change
+
+    class Meddling:
+        """A connection behind whose first statement about leases another one removes them, where it may."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        async def execute(self, statement: Any, *values: Any) -> Any:
+            result = await self._connection.execute(statement, *values)
+            if "INTO leases" in str(statement):
+                with suppress(TimeoutError):
+                    await other.execute("DELETE FROM leases", timeout=0.2)
+            return result
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+    async def meddled(apply: Any, **options: Any) -> Any:
+        return await change(lambda connection: apply(Meddling(connection)), **options)
+
+    await other.execute("INSERT INTO leases (conversation_id, owner, epoch) VALUES ('a', '', 1)")
+    monkeypatch.setattr(server.database.writer, "change", meddled)
+    try:
+        await server.take("a")
+    finally:
+        await other.close()
