@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import time
 from collections.abc import Iterable
@@ -48,6 +49,8 @@ class ControlGroup:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError:
                 continue
+            with contextlib.suppress(OSError):  # somebody else's
+                os.utime(folder)  # one that was there already is not stale: its sandbox is just starting
             if not (folder / "cgroup.procs").exists():
                 continue
             joins.append(str(folder / "cgroup.procs"))

@@ -152,6 +152,15 @@ def test_only_old_and_empty_groups_are_swept(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "drydock").iterdir()) == ["drydock-new", "drydock-used", "other"]
 
 
+def test_a_group_of_before_is_not_taken_away_from_a_sandbox_that_starts_anew(tmp_path: Path) -> None:
+    folder = tmp_path / "drydock" / "drydock-first-1"
+    folder.mkdir(parents=True)
+    os.utime(folder, (1, 1))
+    ControlGroup("drydock-first-1", {"pids": tmp_path}).make(SandboxLimits())
+    remove_stale(60, {"pids": tmp_path})
+    assert folder.is_dir()
+
+
 def test_a_tree_is_removed_whatever_its_modes_and_links_are_not_followed(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
