@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -139,9 +140,15 @@ class _Host:
         measures = self.facts is not None and time.monotonic() >= self._measured_at + MEASURE_SECONDS
         known = dict(self._measured)
         least = SANDBOX_BYTES if self.wish.max_sandboxes is None else 0  # else somebody has said how many there may be
-        self.facts, found = await self.engine.look(
-            "say how it is", lambda client: _look(client, known, least, measures=measures), ANSWER_SECONDS
-        )
+        abandoned = threading.Event()
+
+        def work(client: Any) -> tuple[EngineFacts, dict[str, int]]:
+            return _look(client, known, least, abandoned, measures=measures)
+
+        try:
+            self.facts, found = await self.engine.look("say how it is", work, ANSWER_SECONDS)
+        finally:
+            abandoned.set()
         if measures:
             self._measured, self._measured_at = found, time.monotonic()
 
@@ -389,19 +396,30 @@ def _no_place(image: str, reasons: Mapping[str, str]) -> SandboxError:
     )
 
 
-def _look(client: Any, known: Mapping[str, int], least: int, *, measures: bool) -> tuple[EngineFacts, dict[str, int]]:
+def _look(
+    client: Any, known: Mapping[str, int], least: int, abandoned: threading.Event, *, measures: bool
+) -> tuple[EngineFacts, dict[str, int]]:
     """What an engine says of itself (in a thread), and the memory of its containers, as `known` or measured anew.
 
-    A sandbox is reckoned with `least` bytes, where it has less.
+    A sandbox is reckoned with `least` bytes, where it has less. What is `abandoned` asks no further.
     """
-    info = client.info()
-    running = client.containers()
+
+    def ask(question: Callable[[], Any]) -> Any:
+        if abandoned.is_set():
+            raise SandboxError("Nobody waits for it any more.")
+        return question()
+
+    info = ask(client.info)
+    running = ask(client.containers)
     ids = [one["Id"] for one in running]
     measured = {one: known[one] for one in ids if one in known}
     if measures:
-        measured |= _measured(client, sorted(ids, key=measured.__contains__))  # first those that are not known at all
+        order = sorted(ids, key=measured.__contains__)  # first those that are not known at all
+        measured |= _measured(client, order, abandoned)
     ours = {one["Id"]: labels_of(one)[LABEL_CONVERSATION] for one in running if LABEL_CONVERSATION in labels_of(one)}
-    names = {name for image in client.images() for key in ("RepoTags", "RepoDigests") for name in image.get(key) or ()}
+    names = {
+        name for image in ask(client.images) for key in ("RepoTags", "RepoDigests") for name in image.get(key) or ()
+    }
     facts = EngineFacts(
         version=str(info.get("ServerVersion") or ""),
         processors=int(info.get("NCPU") or 0),
@@ -413,11 +431,11 @@ def _look(client: Any, known: Mapping[str, int], least: int, *, measures: bool) 
     return facts, measured
 
 
-def _measured(client: Any, ids: Sequence[str]) -> dict[str, int]:
+def _measured(client: Any, ids: Sequence[str], abandoned: threading.Event) -> dict[str, int]:
     measured: dict[str, int] = {}
     last = time.monotonic() + MEASURING_SECONDS
     for one in ids:
-        if time.monotonic() > last:
+        if time.monotonic() > last or abandoned.is_set():
             break
         # It may have ended meanwhile, and a proxy before the engine may not tell.
         with suppress(Exception):
