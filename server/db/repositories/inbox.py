@@ -38,7 +38,10 @@ class InboxRepository(TableRepository):
 
     def __init__(self, engines: Engines, writer: Writer) -> None:
         super().__init__(engines, writer)
-        self._now = literal_column(NOW[engines.kind], BigInteger)
+        now = NOW[engines.kind]
+        self._now = literal_column(now, BigInteger)
+        # PostgreSQL finds by an index what is older than a time that stays the same for a statement, and only that.
+        self._begun_at = literal_column(now.replace("clock_timestamp()", "now()"), BigInteger)
 
     async def put(self, conversation_id: str, event: bytes, *, after: int) -> str:
         """Keep it durably; returns its id. `ConversationNotFoundError`: it was deleted."""
@@ -86,7 +89,9 @@ class InboxRepository(TableRepository):
 
         async def apply(connection: AsyncConnection) -> None:
             await connection.execute(update(inbox).where(inbox.c.id == letter_id).values(answer=dict(answer)))
-            old = (inbox.c.answer.is_not(None)) & (inbox.c.created_at < self._now - KEEP // timedelta(microseconds=1))
+            old = (inbox.c.answer.is_not(None)) & (
+                inbox.c.created_at < self._begun_at - KEEP // timedelta(microseconds=1)
+            )
             await connection.execute(delete(inbox).where(old))
 
         await self._writer.change(apply)

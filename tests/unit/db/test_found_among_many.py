@@ -93,6 +93,7 @@ async def test_what_waits_in_the_inbox_and_what_is_old_in_it_is_found_by_an_inde
     rows = [{**row, "id": f"{n}", "conversation_id": f"c{n % 40}"} for n in range(MANY)]
     rows[0]["created_at"] = utc_now() - KEEP - timedelta(seconds=1)
     await fill(database, inbox, rows)
+    await database.conversations.create(ConversationRecord(id="c1"))
     leases = LeaseRepository(database.engines, database.writer)
     me = await leases.register("http://here", 60)
     await leases.take("c1", me)
