@@ -484,14 +484,22 @@ class ClusteredConversationManager(ConversationManager):
         """Look after sandboxes that a server which is gone has left, of conversations at rest."""
         try:
             async for record in having_sandboxes(self.parts.database.conversations):
-                if record.id in self._mine or record.id in self._others:
-                    continue
+                if record.id in self._mine or record.id in self._others or record.agent_state in _BUSY:
+                    continue  # whose agent was at work is taken up, by whoever comes first
                 if await is_up(record, self.parts.sandboxes):
                     async with self._running_here(record.id) as is_here:
                         if is_here:
-                            await self._local.look_after(record)
+                            await self._look_after(record.id)
         finally:
             self._is_looking_after = False
+
+    async def _look_after(self, conversation_id: str) -> None:
+        record = await self.parts.database.conversations.get(conversation_id)
+        if record is None or record.agent_state in _BUSY:
+            return
+        await self._local.look_after(record)
+        if conversation_id not in self._mine:  # this server was not heard of meanwhile
+            self._local.attended(conversation_id)
 
     async def _tell_live(self) -> None:
         """Tell the others how what runs here is, where that has changed."""

@@ -294,6 +294,7 @@ class StandaloneConversationManager(ConversationManager):
     def uses(self, conversation_id: str) -> bool:
         """Whether anything is done with it here, or is about to be, or its sandbox is up."""
         is_known = self.queue.knows(conversation_id) or conversation_id in self._unattended_since
+        is_known = is_known or conversation_id in self._unwanted  # to be deleted here
         return is_known or self._is_used(conversation_id)
 
     async def take_over(self, records: Sequence[ConversationRecord]) -> None:
@@ -317,6 +318,7 @@ class StandaloneConversationManager(ConversationManager):
         sessions = [one for one in self._sessions.values() if some is None or one.conversation_id in some]
         self._leave_alone(some)
         if some is None:
+            self._unwanted.clear()
             self.queue.forget_all()
         else:
             for one in some:

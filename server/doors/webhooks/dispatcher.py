@@ -7,7 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol, Self, Unpack, runtime_checkable
 
 from agent_core.errors import EventStoreError
@@ -38,7 +38,7 @@ class OtherServers(Protocol):
         """Whether this server does what one does for all of them."""
 
     def tell_stored(self, conversation_id: str) -> None:
-        """Tell the others that something was stored here; that may be lost."""
+        """Tell the others that something was stored here, or, without an id, that webhooks are others; may be lost."""
 
     def hear_stored(self, stored: Callable[[str], None]) -> None:
         """Call this when another has told so."""
@@ -70,6 +70,8 @@ class Webhooks:
         self._changing = asyncio.Lock()
         self._router: asyncio.Task[None] | None = None
         self._others = others
+        self._changed = asyncio.Event()
+        """They were changed at another server."""
         self._looked_at = 0.0
         """When what others have stored was looked for last; 0: not since this server sends."""
         self._reloading: asyncio.Task[None] | None = None
@@ -108,17 +110,20 @@ class Webhooks:
         async with self._changing:
             await self._database.webhooks.create(webhook)
             self._start(webhook)
+        self._tell_changed()
 
     async def update(self, webhook_id: str, **changes: Unpack[WebhookChanges]) -> StoredWebhook | None:
         """Change one; one that is made active goes on where it was. None: it has been deleted meanwhile."""
         async with self._paused(webhook_id):
             await self._database.webhooks.update(webhook_id, **changes)
+        self._tell_changed()
         delivery, _ = self._deliveries.get(webhook_id, _NOTHING)
         return None if delivery is None else delivery.webhook
 
     async def delete(self, webhook_id: str) -> None:
         async with self._paused(webhook_id):
             await self._database.webhooks.delete(webhook_id)
+        self._tell_changed()
 
     async def replay(self, webhook_id: str, conversation_id: str, after: int) -> None:
         """Send what is behind the event `after` of a conversation (at most its end), acknowledged before or not."""
@@ -151,7 +156,10 @@ class Webhooks:
 
     async def _keep_reloading(self) -> None:
         while True:
-            await asyncio.sleep(RELOAD_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELOAD_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
             try:
                 await self.reload()
             except EventStoreError as error:
@@ -212,7 +220,14 @@ class Webhooks:
                 delivery.look()
                 await asyncio.sleep(PAUSE_SECONDS)
 
+    def _tell_changed(self) -> None:
+        if self._others is not None:
+            self._others.tell_stored("")
+
     def _note(self, conversation_id: str) -> None:
+        if not conversation_id:
+            self._changed.set()
+            return
         if not self._deliveries:
             return
         if len(self._news) < MAX_WAITING:

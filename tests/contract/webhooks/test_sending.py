@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_address
@@ -32,9 +32,9 @@ from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.webhooks import StoredWebhook
-from server.doors.webhooks import delivery
+from server.doors.webhooks import delivery, dispatcher
 from server.doors.webhooks.dispatcher import Webhooks
-from server.doors.webhooks.sender import Sender, new_secret
+from server.doors.webhooks.sender import DeliveryOutcome, Sender, new_secret
 from tests.contract.webhooks.conftest import Receiver
 
 WAITS = (0.001, 0.002)
@@ -430,25 +430,64 @@ async def test_secrets_are_encrypted_and_survive(tmp_path: Path) -> None:
         assert replace(stored, secret=SecretStr("")).created_at <= utc_now()
 
 
+class PlayedServers:
+    """One of two servers over a database; whoever does the chores sends, and what is told comes at once."""
+
+    def __init__(self, *, does_chores: bool) -> None:
+        self.does_chores = does_chores
+        self.other: PlayedServers | None = None
+        self.stored: Callable[[str], None] = lambda conversation_id: None
+
+    def tell_stored(self, conversation_id: str) -> None:
+        if self.other is not None:
+            self.other.stored(conversation_id)
+
+    def hear_stored(self, stored: Callable[[str], None]) -> None:
+        self.stored = stored
+
+
 @pytest.mark.postgresql
-async def test_of_servers_over_one_database_each_tells_of_what_it_stores(
-    tmp_path: Path, postgresql_url: str, receiver: Receiver
+async def test_of_servers_over_one_database_one_sends_what_each_of_them_stores(
+    tmp_path: Path, postgresql_url: str, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, sender = DatabaseSettings(url=postgresql_url), Sender(Destinations(hosts=(), loopback=True))
-    async with open_database(tmp_path / "first", settings) as first, Webhooks(first, sender) as made_here:
+    monkeypatch.setattr(dispatcher, "RELOAD_SECONDS", 0.05)
+    settings = DatabaseSettings(url=postgresql_url)
+    one, two = PlayedServers(does_chores=True), PlayedServers(does_chores=False)
+    one.other, two.other = two, one
+    senders = [CountingSender(Destinations(hosts=(), loopback=True)) for _ in range(2)]
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(open_database(tmp_path / "first", settings))
         (tmp_path / "second").mkdir(mode=0o700)
         shutil.copy2(tmp_path / "first" / "secret.key", tmp_path / "second")
-        async with (
-            open_database(tmp_path / "second", settings) as second,
-            Webhooks(second, Sender(Destinations(hosts=(), loopback=True))) as others,
-        ):
-            await hook(made_here, receiver)
-            await others.reload()
-            log = await conversation(second, "one")
-            await log.add_event(says("hello"))
-            await receiver.until(lambda: receiver.events("one") == [0])
-            await made_here.delete("wh")
-            await others.reload()
-            assert others.of_user("") == []
-            await log.add_event(says("to nobody"))
-    assert receiver.events("one") == [0]
+        second = await stack.enter_async_context(open_database(tmp_path / "second", settings))
+        at_first = await stack.enter_async_context(Webhooks(first, senders[0], waits=WAITS, others=one))
+        at_second = await stack.enter_async_context(Webhooks(second, senders[1], waits=WAITS, others=two))
+        await hook(at_second, receiver)
+        log = await conversation(second, "one")
+        for number in range(20):
+            await log.add_event(says(f"{number}"))
+        await receiver.until(lambda: receiver.events("one") == list(range(20)))
+        await receiver.until_position(first, "one", 19)
+        assert senders[0].sent
+        assert not senders[1].sent
+        await receiver.until(lambda: at_second.of_user("")[0].delivered_at is not None)  # it is shown there as well
+        one.does_chores = False
+        sent = senders[0].sent
+        await log.add_event(says("while nobody does"))
+        two.does_chores = True
+        await receiver.until(lambda: receiver.events("one") == list(range(21)))
+        assert (senders[0].sent, senders[1].sent) == (sent, 1)
+        await at_first.delete("wh")
+        await receiver.until(lambda: at_second.of_user("") == [])
+        await log.add_event(says("to nobody"))
+    assert receiver.events("one") == list(range(21))
+
+
+class CountingSender(Sender):
+    """Counts what it sends."""
+
+    sent = 0
+
+    async def send(self, webhook: StoredWebhook, message_id: str, body: bytes) -> DeliveryOutcome:
+        self.sent += 1
+        return await super().send(webhook, message_id, body)
