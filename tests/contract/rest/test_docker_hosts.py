@@ -154,9 +154,14 @@ async def test_a_resting_conversation_says_that_its_host_is_lost_and_that_it_is_
         await server.until(lambda: says("STATUS$READY"))
         (sandbox,) = hosts.sandboxes.values()
         hosts.change(view("b", lost="The Docker host 'b' cannot be reached: it is off."))
-        await sandbox.runner.drop()
-        hosts.change(view("a", lost="The Docker host 'a' cannot be reached: it is off."))
-        await server.until(lambda: says("STATUS$WAITING_FOR_ENGINE"))
+
+        async def is_told() -> bool:  # not where its start has yet something to do there, and attaches again
+            await sandbox.runner.drop()
+            hosts.change(view("a", lost="The Docker host 'a' cannot be reached: it is off."))
+            await asyncio.sleep(0.1)
+            return await says("STATUS$WAITING_FOR_ENGINE")
+
+        await server.until(is_told)
         warning = (await server.info(conversation))["runtime_warning"]
         assert warning == "Waiting for the Docker host. The Docker host 'a' cannot be reached: it is off."
         hosts.change(view("a"))
