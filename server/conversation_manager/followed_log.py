@@ -14,6 +14,7 @@ from agent_core.errors import EventStoreError
 from agent_core.events.store import EventStore
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded, Transient
+from server.conversation_manager.standalone import to_its_end
 
 LOOK_SECONDS: Final = 0.5
 """How often it is looked for what was stored where nobody says that there is something."""
@@ -31,7 +32,8 @@ class FollowedLog:
         self.stream = stream
         self.owner = owner
         self._news = asyncio.Event()
-        self._task = asyncio.create_task(self._follow(), name=f"followed:{stream.conversation_id}")
+        name = f"followed:{stream.conversation_id}"
+        self._task = asyncio.create_task(to_its_end(self._follow, name), name=name)
 
     @classmethod
     async def open(cls, conversation_id: str, owner: str, store: EventStore) -> FollowedLog:
