@@ -235,7 +235,7 @@ def _epoch_in(folder: Path) -> int:
     except FileNotFoundError:
         return 0
     except ValueError:  # damaged: higher than any number that an owner may have
-        return int((folder / "epoch").stat().st_mtime)
+        return (folder / "epoch").stat().st_mtime_ns
 
 
 def _write_whole(file: BinaryIO, data: bytes) -> None:

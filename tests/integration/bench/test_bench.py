@@ -80,7 +80,7 @@ async def test_a_quick_run_measures_every_budget_and_leaves_nothing_behind(tmp_p
         *("append", "view", "steps", "crowd", "first", "start", "memory", "reopen", "listing", "stop"),
         *("kernel", "editing", "files", "terminal", "clients"),
     }
-    assert result["figures"].keys() - budgeted == {"databases", "cluster", "agents", "connected"}
+    assert result["figures"].keys() - budgeted == {"databases", "backup", "cluster", "agents", "connected"}
     assert all(one["value"] >= 0 for figures in result["figures"].values() for one in figures)
     assert list((tmp_path / "tmp").iterdir()) == []
     assert started_here(tmp_path) == []
@@ -88,7 +88,7 @@ async def test_a_quick_run_measures_every_budget_and_leaves_nothing_behind(tmp_p
 
 @pytest.mark.timeout(RUN_SECONDS)
 async def test_a_run_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
-    process = await start(tmp_path, "steps", "crowd")  # one alone may be over first
+    process = await start(tmp_path, "steps", "crowd", "first", "reopen", "stop", "terminal")  # a few may be over first
     instances: list[str] = []
     async with asyncio.timeout(60):
         while not instances or not await instance_objects(instances):
