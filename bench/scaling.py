@@ -37,11 +37,11 @@ class Costs:
     events_beside_steps: float = 8.0
     connections_per_process: int = 8
 
-    server_ms: float = 3.8
-    database_ms: float = 1.0
-    client_ms_per_event: float = 0.1
+    server_ms: float = 6.5
+    database_ms: float = 0.6
+    client_ms_per_event: float = 0.17
     process_mib: float = 130.0
-    loaded_kib: float = 160.0
+    loaded_kib: float = 350.0
     client_kib: float = 60.0
 
     busy_share: float = 0.6
