@@ -77,6 +77,8 @@ class Workload:
     title: str = ""
     webhook_id: str = ""
     _reviving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _life_at: int = 0
+    """Where in the server's log its present life begins."""
     _cut: asyncio.Task[None] | None = None
 
     @property
@@ -90,6 +92,7 @@ class Workload:
             self.server.environment = self._armed(chosen)
             self.spare()
             self._cut = asyncio.create_task(self._end_at(chosen)) if "@" in chosen else None
+            self._life_at = len(self.server.log.read_bytes()) if self.server.log.exists() else 0
             try:
                 await self.server.start()
                 return
@@ -586,10 +589,10 @@ class Workload:
         await self.revive()
         self.spare()
         try:
+            await self._swept()
             while (status := await self.server.stop()) == -signal.SIGKILL:
-                offset = len(self.server.log.read_bytes())
                 await self.revive()
-                await self._swept(offset)
+                await self._swept()
         except TimeoutError:
             os.kill(self.server.pid, signal.SIGUSR2)  # it says in its log what it is about
             await asyncio.sleep(1)
@@ -597,10 +600,10 @@ class Workload:
         if status != 0:
             raise WorkloadError(f"the server ended with status {status}: {self.server.printed()[-1500:]}")
 
-    async def _swept(self, offset: int) -> None:
+    async def _swept(self) -> None:
         """Wait until this life of the server has removed what the last one has left, or is over, too."""
         async with asyncio.timeout(LIMIT_SECONDS):
-            while not (self.is_dead or _SANDBOX_LINE.search(self.server.printed(offset))):  # noqa: ASYNC110 - a file
+            while not (self.is_dead or _SANDBOX_LINE.search(self.server.printed(self._life_at))):  # noqa: ASYNC110 - a file
                 await asyncio.sleep(0.05)
 
 
