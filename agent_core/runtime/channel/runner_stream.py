@@ -23,6 +23,15 @@ _LAST = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = _LAST | os.O_DIRECTORY
 
 
+class RunnerEndedError(Exception):
+    """What the runner is in is wanted and does not run: why, in words and as a code of `SandboxError`."""
+
+    def __init__(self, reason: str, code: str) -> None:
+        super().__init__(reason)
+        self.reason = reason.strip().rstrip(".")
+        self.code = code
+
+
 class RunnerStream(asyncio.StreamReaderProtocol):
     """One stream from a runner into a reader, which tells when the first frame begins.
 
@@ -102,6 +111,8 @@ async def attachment(
                 stream = await connect()
         except TimeoutError:
             raise SandboxLostError("The sandbox runs, but the program in it does not answer.") from None
+        except RunnerEndedError as end:
+            raise SandboxLostError(f"The sandbox has ended: {end.reason}.") from end
     loop = asyncio.get_running_loop()
     return Attachment(stream.reader, asyncio.StreamWriter(stream.transport, stream, stream.reader, loop))
 

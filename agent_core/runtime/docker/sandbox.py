@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent_core.errors import SandboxError, SandboxLostError
+from agent_core.errors import SandboxError
 from agent_core.events.transient import NETWORK_WARNING, WAITING_FOR_ENGINE
 from agent_core.runtime.channel import runner_stream
-from agent_core.runtime.channel.runner_stream import RunnerStream
+from agent_core.runtime.channel.runner_stream import RunnerEndedError, RunnerStream
 from agent_core.runtime.disk import DiskLook, measured
 from agent_core.runtime.docker.derived import DerivedImages
 from agent_core.runtime.docker.engine import DockerEngine, EngineRefusedError, EngineUnavailableError
@@ -65,15 +65,6 @@ AWAY_SECONDS = 86_400.0
 _ENGINE_RETRY_SECONDS = 1.0
 _CREATE_ATTEMPTS = 10
 _CREATE_PAUSE_SECONDS = 0.5
-
-
-class _EndedError(Exception):
-    """The container is wanted and does not run: why, in words and as a code of `SandboxError`."""
-
-    def __init__(self, reason: str, code: str) -> None:
-        super().__init__(reason)
-        self.reason = reason.strip().rstrip(".")
-        self.code = code
 
 
 class DockerSandbox:
@@ -141,11 +132,11 @@ class DockerSandbox:
             async with asyncio.timeout(limit) as clock:
                 try:
                     self._fresh = await self._brought_up(progress, clock)
-                except _EndedError:
+                except RunnerEndedError:
                     if not self.survived:
                         raise
                     self._fresh = await self._brought_up(progress, clock)  # it was about to end when it was found
-        except _EndedError as end:
+        except RunnerEndedError as end:
             raise await self._failure(end.reason, end.code) from end
         except TimeoutError:
             words = f"; attaching to it gave: {self._last_words}" if self._last_words else ""
@@ -167,10 +158,7 @@ class DockerSandbox:
 
     async def attach(self) -> Attachment:
         fresh, self._fresh = self._fresh, None
-        try:
-            return await runner_stream.attachment(self, fresh, self._connect)
-        except _EndedError as end:
-            raise SandboxLostError(f"The sandbox has ended: {end.reason}.") from end
+        return await runner_stream.attachment(self, fresh, self._connect)
 
     async def poll(self) -> SandboxStatus:
         return _status(await self._objects.inspect())
@@ -308,7 +296,7 @@ class DockerSandbox:
             raise _refused(error) from error
 
     async def _connect(self) -> RunnerStream:
-        """Attach to the runner once it listens; raises `_EndedError` as soon as the container does not run."""
+        """Attach to the runner once it listens; raises `RunnerEndedError` as soon as the container does not run."""
         while True:
             found = await self._objects.inspect()
             if found is None or _status(found) is not SandboxStatus.RUNNING:
@@ -328,9 +316,9 @@ class DockerSandbox:
 
     # --- failures ---
 
-    async def _end(self, found: Mapping[str, Any] | None) -> _EndedError:
+    async def _end(self, found: Mapping[str, Any] | None) -> RunnerEndedError:
         if found is None:
-            return _EndedError("it was removed", "lost")
+            return RunnerEndedError("it was removed", "lost")
         state = found["State"]
         log = await self._objects.log()
         reason = f"it ended with exit code {state.get('ExitCode')}"
@@ -341,7 +329,7 @@ class DockerSandbox:
         code = _code_of(log)
         if code == "no_python" and state.get("ExitCode") not in (1, 126, 127):
             code = "start_failed"
-        return _EndedError(f"{reason}; its last words: {log or '(none)'}", code)
+        return RunnerEndedError(f"{reason}; its last words: {log or '(none)'}", code)
 
     async def _failure(self, reason: str, code: str) -> SandboxError:
         """The error for a start that failed. What it has made is removed; what was there before is only stopped."""
@@ -434,10 +422,10 @@ def _status(found: Mapping[str, Any] | None) -> SandboxStatus:
     return SandboxStatus.ABSENT if found is None else _STATUS.get(found["State"]["Status"], SandboxStatus.ABSENT)
 
 
-def _refused(error: EngineRefusedError) -> _EndedError:
+def _refused(error: EngineRefusedError) -> RunnerEndedError:
     code = _code_of(error.explanation)
     # Its own words have paths of its disk, which are nobody's business in a conversation.
-    return _EndedError("no space left on the engine's disk" if code == "disk_full" else error.explanation, code)
+    return RunnerEndedError("no space left on the engine's disk" if code == "disk_full" else error.explanation, code)
 
 
 def _code_of(words: str) -> str:

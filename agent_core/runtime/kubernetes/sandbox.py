@@ -14,7 +14,7 @@ from typing import Any
 from agent_core.errors import SandboxError, SandboxLostError
 from agent_core.events.transient import WAITING_FOR_ENGINE
 from agent_core.runtime.channel import runner_stream
-from agent_core.runtime.channel.runner_stream import RunnerStream
+from agent_core.runtime.channel.runner_stream import RunnerEndedError, RunnerStream
 from agent_core.runtime.disk import LOOK_SECONDS, DiskLook, order_for, read_usage
 from agent_core.runtime.docker.images import PULL_SECONDS, no_python_error
 from agent_core.runtime.docker.objects import made_from
@@ -66,15 +66,6 @@ _FIXES = {
 }
 
 
-class _EndedError(Exception):
-    """The pod is wanted and does not run: why, in words and as a code of `SandboxError`."""
-
-    def __init__(self, reason: str, code: str) -> None:
-        super().__init__(reason)
-        self.reason = reason.strip().rstrip(".")
-        self.code = code
-
-
 class KubernetesSandbox:
     """A `Sandbox` in a pod, whose files are on a volume of its own. `known`: it existed."""
 
@@ -120,10 +111,7 @@ class KubernetesSandbox:
             state = await self._state()
             if state.phase is Phase.ENDED:
                 raise SandboxLostError(f"The sandbox has ended: {state.problem}.")
-        try:
-            return await runner_stream.attachment(self, fresh, self._connect)
-        except _EndedError as end:
-            raise SandboxLostError(f"The sandbox has ended: {end.reason}.") from end
+        return await runner_stream.attachment(self, fresh, self._connect)
 
     async def poll(self) -> SandboxStatus:
         state = await self._state()
@@ -199,7 +187,7 @@ class KubernetesSandbox:
             async with asyncio.timeout(limit) as clock:
                 await self._bring_up(seen, clock, progress)
                 self._fresh = await self._connect()
-        except _EndedError as end:
+        except RunnerEndedError as end:
             raise await self._failure(end.reason, end.code) from end
         except ClusterRefusedError as error:
             with suppress(SandboxError):
@@ -267,12 +255,14 @@ class KubernetesSandbox:
                 await self._set_border()  # once more: another server may have removed what no pod had
                 return str(found["metadata"].get("resourceVersion", ""))
             await until_gone(self._cluster, "pods", self._name, GONE_SECONDS)
-        raise _EndedError("its pod could not be made: another one of its name is made again and again", "start_failed")
+        raise RunnerEndedError(
+            "its pod could not be made: another one of its name is made again and again", "start_failed"
+        )
 
     async def _until_it_runs(
         self, version: str, seen: Callable[[PodState], None], clock: asyncio.Timeout, progress: Progress
     ) -> None:
-        """Wait for it; raises `_EndedError` as soon as that makes no sense. Pulling an image has its own time."""
+        """Wait for it; raises `RunnerEndedError` as soon as that makes no sense. Pulling an image has its own time."""
         is_pulled = False
         async with aclosing(self._looks(version)) as looks:
             async for pod in looks:
@@ -281,9 +271,9 @@ class KubernetesSandbox:
                 if state.phase is Phase.RUNNING:
                     return
                 if state.phase in (Phase.ABSENT, Phase.GOING):
-                    raise _EndedError("it was removed while it started", "lost")
+                    raise RunnerEndedError("it was removed while it started", "lost")
                 if state.is_hopeless:
-                    raise _EndedError(state.problem, state.code)
+                    raise RunnerEndedError(state.problem, state.code)
                 if not is_pulled and state.code == "start_timeout" and await self._is_pulling():
                     is_pulled = True
                     clock.reschedule(asyncio.get_running_loop().time() + PULL_SECONDS + self.spec.limits.start_seconds)
@@ -320,7 +310,7 @@ class KubernetesSandbox:
             return []
 
     async def _connect(self) -> RunnerStream:
-        """Attach to the runner once it listens; raises `_EndedError` as soon as the pod does not run."""
+        """Attach to the runner once it listens; raises `RunnerEndedError` as soon as the pod does not run."""
         while True:
             try:
                 stream: RunnerStream | None = await self._cluster.open_exec(self._name, CONTAINER, ATTACH)
@@ -332,7 +322,7 @@ class KubernetesSandbox:
                 self._last_words = str(stream.stray + stream.errors, "utf-8", "replace").strip()[-500:]
             state = await self._state()
             if state.phase is not Phase.RUNNING:
-                raise _EndedError(state.problem or "it was removed", state.code if state.problem else "lost")
+                raise RunnerEndedError(state.problem or "it was removed", state.code if state.problem else "lost")
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _failure(self, reason: str, code: str) -> SandboxError:

@@ -209,9 +209,8 @@ class ConversationRepository(TableRepository):
             func.coalesce(table.title, "") + "\n" + func.coalesce(table.selected_repository, "") + "\n" + table.id
         )
         if self._engines.kind == "postgresql":
-            about = about.collate(
-                "C"
-            )  # whose `lower` takes a fifth of the time, and knows ASCII alone, as SQLite's does
+            # Its `lower` takes a fifth of the time, and knows ASCII alone, as SQLite's does.
+            about = about.collate("C")
         # All letters but those of ASCII are looked for as they are, and in the cases that most texts have them in.
         texts = {query} if query.isascii() else {query, query.lower(), query.upper(), query.capitalize()}
         lowered = sorted({text.translate(_LOWER) for text in texts})
