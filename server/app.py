@@ -22,7 +22,7 @@ from agent_core.runtime.selection import choose_provider
 from agent_core.spans import watched_by
 from agent_core.troubles import Trouble
 from server.auth.doorkeeper import Doorkeeper
-from server.auth.identity import Authenticator, OneTokenAuthenticator, PageSessions, resolve_token
+from server.auth.identity import Authenticator, OneTokenAuthenticator, OwnAuthenticator, PageSessions, resolve_token
 from server.auth.origin import OriginPolicy, check_bind
 from server.auth.preview_addresses import PreviewAddresses
 from server.conversation_manager.conversation_manager import ManagerParts
@@ -109,14 +109,15 @@ class Application:
         self.settings = settings
         self.log_masker = log_masker or SecretMasker()
         self.token = resolve_token(settings)
-        own: Authenticator | None = make_part(settings, "authenticator_class", settings)
+        made = make_part(settings, "authenticator_class", settings)
+        own = None if made is None else OwnAuthenticator(made)
         if own is None or not own.required:
             check_bind(settings, self.token)
         page = page_of(settings)
         sessions: PageSessions | None = None
         if self.token is not None and page.is_foreign and own is None:
             sessions = PageSessions(self.token, path=settings.base_path or "/")
-        self._authenticator = own or OneTokenAuthenticator(self.token, sessions=sessions)
+        self._authenticator: Authenticator = own or OneTokenAuthenticator(self.token, sessions=sessions)
         self._keeper = Doorkeeper(self._authenticator)
         self._page_scripts = page.scripts
         shown: ASGIApp = page

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from agent_core.troubles import USER
-from server.auth.identity import Authenticator, Identity
+from server.auth.identity import IDENTITY, Authenticator, Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.database import Database
 from server.db.repositories.conversations import MAX_ID_LENGTH, ConversationRecord, id_problem
@@ -67,9 +67,8 @@ def services_of(request: Request) -> Services:
 
 
 def identity_of(request: Request) -> Identity:
-    """Who asks; 401 for nobody whom the server knows."""
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    identity = services_of(request).authenticator.identify(headers)
+    """Who asks, as the gate has found; 401 for nobody whom the server knows."""
+    identity: Identity | None = request.scope.get(IDENTITY)
     if identity is None:
         raise HTTPException(401, "Unauthorized")
     USER.set(identity.user_id)

@@ -104,16 +104,16 @@ class Doorkeeper:
         self._marks: OrderedDict[str, deque[bytes]] = OrderedDict()
         self._logged: OrderedDict[tuple[str, bool], float] = OrderedDict()
 
-    def by_headers(self, headers: Mapping[str, str], address: str, door: str) -> Identity | NotLetIn:
+    async def by_headers(self, headers: Mapping[str, str], address: str, door: str) -> Identity | NotLetIn:
         """Judge a request by its headers (names in lower case); `door` says for the log where it came to."""
-        identity = self._authenticator.identify(headers)
+        identity = await self._authenticator.identify(headers)
         if identity is not None:
             return identity
         shown = self._authenticator.shown(headers)
         return NotLetIn(was_shown=False) if shown is None else self.wrong(shown, address, door)
 
-    def by_token(self, token: str, address: str, door: str) -> Identity | NotLetIn:
-        return self._authenticator.identify_token(token) or self.wrong(token, address, door)
+    async def by_token(self, token: str, address: str, door: str) -> Identity | NotLetIn:
+        return await self._authenticator.identify_token(token) or self.wrong(token, address, door)
 
     def wrong(self, shown: str, address: str, door: str) -> NotLetIn:
         now = self._now()

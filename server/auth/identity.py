@@ -7,10 +7,12 @@ import hmac
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from inspect import isawaitable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from server.errors import ConfigurationError
 from server.settings.settings import Settings
@@ -25,11 +27,55 @@ COOKIE_PREFIX: Final = "drydock_page_"
 """How the cookie's name begins; the rest tells servers on one host apart, to which a browser sends each other's."""
 
 
+IDENTITY: Final = "drydock.identity"
+"""Where the scope of a request that was let in says whose it is."""
+
+
+class Role(StrEnum):
+    """What a user is on this server."""
+
+    ADMINISTRATOR = "administrator"
+    USER = "user"
+    VIEWER = "viewer"
+
+
+class Scope(StrEnum):
+    """What a token is good for, of what its user may do: to read, to change what is the user's, to administer."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+ALL_SCOPES: Final = frozenset(Scope)
+_OF_ROLES: Final = {
+    Role.ADMINISTRATOR: ALL_SCOPES,
+    Role.USER: frozenset({Scope.READ, Scope.WRITE}),
+    Role.VIEWER: frozenset({Scope.READ}),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user. The empty `user_id` is the only user of a server without accounts."""
+    """A user, and by what they are known here: `scopes` are those of the token that was shown, all for a sign-in.
+
+    The empty `user_id` is the only user of a server without accounts, who administers it. `credential` names the token
+    or the sign-in in the database; "" where there is none.
+    """
 
     user_id: str = ""
+    name: str = ""
+    role: Role = Role.USER
+    scopes: frozenset[Scope] = ALL_SCOPES
+    credential: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.user_id:
+            object.__setattr__(self, "role", Role.ADMINISTRATOR)
+
+    def may(self, scope: Scope) -> bool:
+        """Whether both the user's role and what was shown allow it."""
+        return scope in self.scopes and scope in _OF_ROLES[self.role]
 
 
 class Authenticator(Protocol):
@@ -42,10 +88,10 @@ class Authenticator(Protocol):
     def opens_addresses(self) -> bool:
         """Whether a browser whose user may use the server is let in with nothing but an address."""
 
-    def identify(self, headers: Mapping[str, str]) -> Identity | None:
+    async def identify(self, headers: Mapping[str, str]) -> Identity | None:
         """The user behind an HTTP request (header names in lower case); None refuses it."""
 
-    def identify_token(self, token: str | None) -> Identity | None:
+    async def identify_token(self, token: str | None) -> Identity | None:
         """The user behind a bare token (the socket's ``session_api_key``); None refuses it."""
 
     def shown(self, headers: Mapping[str, str]) -> str | None:
@@ -67,13 +113,13 @@ class OneTokenAuthenticator:
     def opens_addresses(self) -> bool:
         return self._token is None or self._sessions is not None
 
-    def identify(self, headers: Mapping[str, str]) -> Identity | None:
+    async def identify(self, headers: Mapping[str, str]) -> Identity | None:
         presented = presented_token(headers)
         if presented is None and self._sessions is not None and self._sessions.holds(headers.get("cookie", "")):
             return Identity()
-        return self.identify_token(presented)
+        return await self.identify_token(presented)
 
-    def identify_token(self, token: str | None) -> Identity | None:
+    async def identify_token(self, token: str | None) -> Identity | None:
         return Identity() if token_matches(self._token, token) else None
 
     def shown(self, headers: Mapping[str, str]) -> str | None:
@@ -81,6 +127,35 @@ class OneTokenAuthenticator:
         if presented is None and self._sessions is not None and self._sessions.is_forged(cookie):
             return cookie
         return presented
+
+
+class OwnAuthenticator:
+    """An operator's `Authenticator`, whose methods may answer at once instead of being awaited."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+
+    @property
+    def required(self) -> bool:
+        return bool(self._own.required)
+
+    @property
+    def opens_addresses(self) -> bool:
+        return bool(self._own.opens_addresses)
+
+    async def identify(self, headers: Mapping[str, str]) -> Identity | None:
+        return await _settled(self._own.identify(headers))
+
+    async def identify_token(self, token: str | None) -> Identity | None:
+        return await _settled(self._own.identify_token(token))
+
+    def shown(self, headers: Mapping[str, str]) -> str | None:
+        shown: str | None = self._own.shown(headers)
+        return shown
+
+
+async def _settled(answer: Identity | Awaitable[Identity | None] | None) -> Identity | None:
+    return await answer if isawaitable(answer) else answer
 
 
 class PageSessions:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_core.spans import Span
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
-from server.auth.identity import Authenticator
+from server.auth.identity import IDENTITY, Authenticator
 from server.auth.origin import OriginPolicy
 from server.errors import problems_body, refusal_body
 from server.http.sign_in import SIGN_IN
@@ -133,7 +133,7 @@ class Gate:
         headers = _headers(scope)
         path: str = scope["path"]
         guarded_send = _with_headers(send, self._policy(headers.get("host", "")))
-        refusal = self._refuse(scope, path, headers)
+        refusal = await self._refuse(scope, path, headers)
         if refusal is not None:
             status, body, extra = refusal
             response = JSONResponse(self._in_form_of(path, status, body), status)
@@ -183,7 +183,7 @@ class Gate:
                 await JSONResponse(body, 503, {"connection": "close"})(scope, receive, guarded_send)
             raise
 
-    def _refuse(
+    async def _refuse(
         self, scope: Scope, path: str, headers: Mapping[str, str]
     ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]] | None:
         refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
@@ -197,8 +197,10 @@ class Gate:
             return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
         is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
         if (is_api or path == SERVER_INFO) and not is_preflight:
-            judged = self._keeper.by_headers(headers, address_of(scope), path.split("/")[1])
-            if isinstance(judged, NotLetIn) and (is_api or judged.was_shown):
+            judged = await self._keeper.by_headers(headers, address_of(scope), path.split("/")[1])
+            if not isinstance(judged, NotLetIn):
+                scope[IDENTITY] = judged
+            elif is_api or judged.was_shown:
                 return judged.status, judged.body, judged.headers
         if is_api and (problem := address_problem(scope)) is not None:
             return *problem, []

@@ -62,7 +62,7 @@ class SignIn:
         if path == SIGN_IN and request.method == "POST":
             return await self._signed_in(request)
         if is_read and _is_page(request.headers):
-            judged = self._keeper.by_headers(request.headers, address_of(request.scope), "a page")
+            judged = await self._keeper.by_headers(request.headers, address_of(request.scope), "a page")
             if isinstance(judged, NotLetIn):
                 query = f"?{request.url.query}" if request.url.query else ""
                 return _refused("/" if path in {SIGN_IN, SIGN_OUT} else f"{path}{query}", base, judged)
@@ -81,7 +81,7 @@ class SignIn:
         base = base_path_of(request.scope)
         if not token:
             return _form(then, base, wrong="Enter the access token.")
-        judged = self._keeper.by_token(token, address_of(request.scope), "the sign-in")
+        judged = await self._keeper.by_token(token, address_of(request.scope), "the sign-in")
         if isinstance(judged, NotLetIn):
             return _refused(then, base, judged)
         answer = RedirectResponse(f"{base}{then}", 303)

@@ -17,6 +17,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from server.auth.identity import IDENTITY
 from server.dependencies import ServicesDependency
 from server.http.gate import METRICS, SERVER_INFO
 from server.routes.replies import Alive
@@ -100,7 +101,7 @@ async def ready(services: ServicesDependency) -> Any:
 @router.get(SERVER_INFO, response_model=ServerInfo)
 async def server_info(request: Request, services: ServicesDependency) -> Any:
     """For how long the process runs and rests, and what it uses; strangers are told `{"server": "Drydock"}`."""
-    if services.authenticator.identify(request.headers) is None:
+    if IDENTITY not in request.scope:
         return JSONResponse({"server": "Drydock"})
     facts = await asyncio.to_thread(read_process_facts, services.settings.data_dir)
     return {"uptime": services.uptime_seconds(), "idle_time": services.manager.idle_seconds(), "resources": facts}

@@ -41,7 +41,7 @@ class Handshake:
     identity: Identity
 
 
-def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> Handshake:
+async def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> Handshake:
     """The handshake of a connection, its key checked; `JoinRefusedError` with the protocol's message for the case."""
     query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
     latest = _first(query, "latest_event_id")
@@ -50,7 +50,7 @@ def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> 
     conversation_id = _first(query, "conversation_id")
     if not conversation_id:
         raise JoinRefusedError("No conversation_id in query params")
-    identity = _identity(environ, _first(query, "session_api_key"), authenticator)
+    identity = await _identity(environ, _first(query, "session_api_key"), authenticator)
     if identity is None:
         raise JoinRefusedError("invalid_session_api_key")
     if _CONVERSATION_ID.fullmatch(conversation_id) is None:
@@ -79,16 +79,16 @@ def _check_providers(values: list[str]) -> None:
             raise JoinRefusedError(f"providers_set names {name[:80]!r}, which is no provider; known are {known}")
 
 
-def _identity(environ: Mapping[str, Any], key: str, authenticator: Authenticator) -> Identity | None:
+async def _identity(environ: Mapping[str, Any], key: str, authenticator: Authenticator) -> Identity | None:
     if key not in ABSENT:
-        return authenticator.identify_token(key)
+        return await authenticator.identify_token(key)
     # Programs may show their key as they do for HTTP.
     headers = {
         name.removeprefix("HTTP_").replace("_", "-").lower(): value
         for name, value in environ.items()
         if name.startswith("HTTP_") and isinstance(value, str)
     }
-    return authenticator.identify(headers)
+    return await authenticator.identify(headers)
 
 
 INVALID_KEY: Final = "invalid_session_api_key"
@@ -116,7 +116,7 @@ class Admission:
             await self._app(scope, receive, send)
             return
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        judged = self._judged(scope, query)
+        judged = await self._judged(scope, query)
         is_new = "sid" not in query
         if scope["type"] == "websocket":
             if isinstance(judged, NotLetIn):
@@ -138,13 +138,13 @@ class Admission:
             await self._openings.pass_through()
         await self._app(scope, receive, send)
 
-    def _judged(self, scope: Scope, query: Mapping[str, list[str]]) -> Identity | NotLetIn:
+    async def _judged(self, scope: Scope, query: Mapping[str, list[str]]) -> Identity | NotLetIn:
         address = address_of(scope)
         key = query.get("session_api_key", [""])[0]
         if key not in ABSENT:
-            return self._keeper.by_token(key, address, "a socket")
+            return await self._keeper.by_token(key, address, "a socket")
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        return self._keeper.by_headers(headers, address, "a socket")
+        return await self._keeper.by_headers(headers, address, "a socket")
 
 
 def _reason(judged: NotLetIn) -> str:

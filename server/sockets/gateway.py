@@ -197,8 +197,8 @@ class SocketGateway:
             raise
 
     async def _join(self, connection_id: str, environ: Mapping[str, Any], websocket: SocketConnection | None) -> None:
-        handshake = read_handshake(environ, self._authenticator)
         async with asyncio.timeout(self.limits.join_seconds):
+            handshake = await read_handshake(environ, self._authenticator)
             CONVERSATION.set(handshake.conversation_id)
             USER.set(handshake.identity.user_id)
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)

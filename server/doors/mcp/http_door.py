@@ -119,7 +119,7 @@ def provider_offer(maker: RequestMaker, authenticator: Authenticator) -> Offer:
 
 def _tool(tool: RequestTool, maker: RequestMaker, authenticator: Authenticator) -> DoorTool[RequestArguments]:
     async def call(arguments: RequestArguments, caller: Caller) -> ToolResult:
-        identity = authenticator.identify(caller.headers)
+        identity = await authenticator.identify(caller.headers)
         if identity is None:
             raise NotAllowedError("the request has no valid token")
         conversation_id = caller.headers.get(CONVERSATION_HEADER)

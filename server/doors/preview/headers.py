@@ -7,7 +7,7 @@ that form in its answers are turned into those of the preview.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from server.auth.identity import TOKEN_HEADER
@@ -47,15 +47,13 @@ class PreviewPlace:
     is_open: bool = False
 
 
-def for_sandbox(
-    headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace, is_drydocks: Callable[[bytes], bool]
-) -> Headers:
-    """A request's headers for the program: no body lengths, and no ``Authorization`` that `is_drydocks`."""
+def for_sandbox(headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace, keys: Collection[bytes]) -> Headers:
+    """A request's headers for the program: no body lengths, no ``Authorization`` that is one of Drydock's `keys`."""
     received = [(name.lower(), value) for name, value in headers]
     dropped = _HOP_BY_HOP | _NOT_FOR_SANDBOX | _nominated(received)
     passed: Headers = [(b"host", b"localhost:%d" % place.port)]
     for name, value in received:
-        if name in dropped or name.startswith(b"sec-websocket-") or (name == b"authorization" and is_drydocks(value)):
+        if name in dropped or name.startswith(b"sec-websocket-") or (name == b"authorization" and value in keys):
             continue
         if name == b"cookie":
             value = without_cookie(value.decode("latin-1")).encode("latin-1")

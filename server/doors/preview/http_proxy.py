@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import h11
@@ -53,7 +53,7 @@ class PreviewProxy:
     connection: PortStream
     limits: PreviewLimits
     touch: Callable[[], None]
-    is_drydocks: Callable[[bytes], bool]
+    keys: Collection[bytes]
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class HttpProxy(PreviewProxy):
         headers: Headers = scope["headers"]
         if sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:
             raise UpstreamError("The headers of the request are too long.", status=431)
-        passed = for_sandbox(headers, self.place, self.is_drydocks)
+        passed = for_sandbox(headers, self.place, self.keys)
         lengths = {value for name, value in headers if name == b"content-length"}
         if any(name == b"transfer-encoding" for name, _ in headers):
             passed.append((b"transfer-encoding", b"chunked"))

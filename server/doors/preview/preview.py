@@ -211,7 +211,7 @@ class Preview:
         touch = partial(self._manager.touch, allowed.conversation_id)
         try:
             kind = WebSocketProxy if scope["type"] == "websocket" else HttpProxy
-            proxy = kind(place, connection, self._limits, touch, self._is_drydocks)
+            proxy = kind(place, connection, self._limits, touch, await self._keys(scope))
             await proxy.pass_on(target, scope, receive, send)
         except UpstreamError as error:
             raise _RefusedError(error.status, str(error)) from error
@@ -239,10 +239,14 @@ class Preview:
         except SandboxError as error:
             raise _RefusedError(503, str(error)) from error
 
-    def _is_drydocks(self, authorization: bytes) -> bool:
-        token = presented_token({"authorization": authorization.decode("latin-1")})
-        known = self._authenticator
-        return known.required and token is not None and known.identify_token(token) is not None
+    async def _keys(self, scope: Scope) -> frozenset[bytes]:
+        """What the request shows as its ``Authorization`` that opens Drydock."""
+        if not self._authenticator.required:
+            return frozenset()
+        shown = {value for name, value in scope["headers"] if name.lower() == b"authorization"}
+        tokens = {value: presented_token({"authorization": value.decode("latin-1")}) for value in shown}
+        known = self._authenticator.identify_token
+        return frozenset([value for value, token in tokens.items() if token and await known(token) is not None])
 
     async def _refuse(self, scope: Scope, refusal: _RefusedError, place: PreviewPlace, send: Send) -> None:
         if scope["type"] == "websocket":

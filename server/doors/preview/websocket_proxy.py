@@ -70,7 +70,7 @@ class WebSocketProxy(PreviewProxy):
 
     async def _handshake(self, scope: Scope) -> Response:
         request = self._protocol.connect()
-        for name, value in for_sandbox(scope["headers"], self.place, self.is_drydocks):
+        for name, value in for_sandbox(scope["headers"], self.place, self.keys):
             if name != b"host":
                 request.headers[name.decode("latin-1")] = value.decode("latin-1")
         self._protocol.send_request(request)

@@ -136,7 +136,7 @@ async def _come_back(request: Request) -> Response:
     """The browser comes back: on to the conversation, or to the settings. Nothing in the request says where to."""
     services = services_of(request)
     headers = {name.lower(): value for name, value in request.headers.items()}
-    identity = services.authenticator.identify(headers) if services.authenticator.required else None
+    identity = await services.authenticator.identify(headers) if services.authenticator.required else None
     answer, own = dict(request.query_params), base_path_of(request.scope)
     ending = await services.mcp_sign_ins.finish(
         answer, cookies=request.cookies, user_id=identity.user_id if identity is not None else None

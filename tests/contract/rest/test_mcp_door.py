@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx2
 import pytest
@@ -100,7 +101,8 @@ async def test_each_user_has_the_accounts_of_their_own(
 ) -> None:
     async with PlayedGitHub() as provider, make_server() as server:
         await store(server, github=provider)
-        monkeypatch.setattr(server.app.services.authenticator, "identify", lambda headers: Identity("bob"))
+        bob = AsyncMock(return_value=Identity("bob"))
+        monkeypatch.setattr(server.app.services.authenticator, "identify", bob)
         async with connected(server) as client:
             result = await client.call_tool("create_pr", arguments("github"))
             assert result.is_error is True

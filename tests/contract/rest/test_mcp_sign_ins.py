@@ -291,7 +291,7 @@ async def test_the_client_describes_itself_without_a_token(make_server: MakeServ
 
 
 async def test_users_have_sign_ins_of_their_own(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def identify(self: OneTokenAuthenticator, headers: Any) -> Identity | None:
+    async def identify(self: OneTokenAuthenticator, headers: Any) -> Identity | None:
         return Identity(headers["x-user"]) if "x-user" in headers else None
 
     monkeypatch.setattr(OneTokenAuthenticator, "identify", identify)

@@ -82,7 +82,7 @@ async def test_a_repetition_after_the_conversation_was_deleted_makes_no_other_on
 
 async def test_a_creation_that_broke_off_before_its_message_is_made_whole(server: Server) -> None:
     services = server.app.services
-    (identity,) = [services.authenticator.identify({})]
+    identity = await services.authenticator.identify({})
     assert identity is not None
     await begin_conversation(services, identity, NewConversation(), Attempt("half", is_repeated=False))
     whole = NewConversation(initial_user_msg="Build me a boat")

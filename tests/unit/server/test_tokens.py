@@ -11,11 +11,11 @@ from server.errors import ConfigurationError
 from server.settings.settings import Settings
 
 
-def test_without_a_token_everybody_is_let_in() -> None:
+async def test_without_a_token_everybody_is_let_in() -> None:
     open_door = OneTokenAuthenticator(None)
     assert not open_door.required
-    assert open_door.identify({}) == Identity()
-    assert open_door.identify_token("anything") == Identity()
+    assert await open_door.identify({}) == Identity()
+    assert await open_door.identify_token("anything") == Identity()
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def test_without_a_token_everybody_is_let_in() -> None:
         {"authorization": "bearer  the-token "},
     ],
 )
-def test_the_token_is_taken_from_either_header(headers: dict[str, str]) -> None:
-    assert OneTokenAuthenticator("the-token").identify(headers) == Identity()
+async def test_the_token_is_taken_from_either_header(headers: dict[str, str]) -> None:
+    assert await OneTokenAuthenticator("the-token").identify(headers) == Identity()
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_the_token_is_taken_from_either_header(headers: dict[str, str]) -> None:
         {"x-session-api-key": "ünïcode\udc80"},
     ],
 )
-def test_anything_else_is_refused(headers: dict[str, str]) -> None:
-    assert OneTokenAuthenticator("the-token").identify(headers) is None
+async def test_anything_else_is_refused(headers: dict[str, str]) -> None:
+    assert await OneTokenAuthenticator("the-token").identify(headers) is None
 
 
 def test_tokens_of_any_characters_can_be_compared() -> None:
