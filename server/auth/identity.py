@@ -39,7 +39,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
 
 
-class Scope(StrEnum):
+class Permission(StrEnum):
     """What a token is good for, of what its user may do: to read, to change what is the user's, to administer."""
 
     READ = "read"
@@ -47,11 +47,11 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
-ALL_SCOPES: Final = frozenset(Scope)
+ALL_SCOPES: Final = frozenset(Permission)
 _OF_ROLES: Final = {
     Role.ADMINISTRATOR: ALL_SCOPES,
-    Role.USER: frozenset({Scope.READ, Scope.WRITE}),
-    Role.VIEWER: frozenset({Scope.READ}),
+    Role.USER: frozenset({Permission.READ, Permission.WRITE}),
+    Role.VIEWER: frozenset({Permission.READ}),
 }
 
 
@@ -66,16 +66,16 @@ class Identity:
     user_id: str = ""
     name: str = ""
     role: Role = Role.USER
-    scopes: frozenset[Scope] = ALL_SCOPES
+    scopes: frozenset[Permission] = ALL_SCOPES
     credential: str = ""
 
     def __post_init__(self) -> None:
         if not self.user_id:
             object.__setattr__(self, "role", Role.ADMINISTRATOR)
 
-    def may(self, scope: Scope) -> bool:
+    def may(self, permission: Permission) -> bool:
         """Whether both the user's role and what was shown allow it."""
-        return scope in self.scopes and scope in _OF_ROLES[self.role]
+        return permission in self.scopes and permission in _OF_ROLES[self.role]
 
 
 class Authenticator(Protocol):
