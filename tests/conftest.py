@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,6 +83,20 @@ def home_of_drydock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DRYDOCK_HOME", str(home))
         yield home
+
+
+@pytest.fixture(scope="session", autouse=True)
+def memory_of_tests() -> Iterator[None]:
+    """A server in this process has no ceiling of memory but one that is set: the memory is that of thousands of tests,
+    and what the machine has left depends on what else runs there.
+    """
+    if (sandboxes := sys.modules.get("server.session.sandboxes")) is None:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        ceiling = sandboxes.MemoryCeiling
+        patch.setattr(sandboxes, "MemoryCeiling", lambda limit: ceiling(limit or 0))
+        yield
 
 
 @pytest.fixture(scope="session")
