@@ -106,24 +106,19 @@ async def caddy(folder: Path, upstream: int, ports: tuple[int, int]) -> AsyncIte
     file = folder / "Caddyfile"
     file.write_text(_changed((ROOT / "deploy" / "caddy" / "Caddyfile").read_text("utf-8"), changes))
     words = ("run", "--config", str(file), "--adapter", "caddyfile")
-    async with _running("caddy", *words, log=folder / "caddy.log", port=ports[0], home=folder):
+    said = {"PATH": os.defpath, "HOME": str(folder)}
+    async with _running("caddy", *words, log=folder / "caddy.log", port=ports[0], environment=said):
         yield Proxy(f"https://{NAME}:{ports[0]}", authority.file, *ports)
 
 
 @contextlib.asynccontextmanager
 async def haproxy_before_several(folder: Path, servers: Sequence[str], port: int) -> AsyncIterator[str]:
-    """Before these servers (``address:port``), at a port of this machine, without TLS; its address."""
-    text = (ROOT / "deploy" / "haproxy" / "cluster.cfg").read_text("utf-8")
-    changes = {
-        "    bind :443 ssl crt /etc/ssl/drydock/drydock.pem alpn h2,http/1.1\n": "",
-        "    http-request redirect scheme https code 308 unless { ssl_fc }\n": "",
-        "bind :80": f"bind 127.0.0.1:{port}",
-    }
-    for number, server in enumerate(servers, 1):
-        changes[f"server drydock-{number} 10.0.0.{number}:3000"] = f"server drydock-{number} {server}"
-    file = folder / "haproxy.cfg"
-    file.write_text(_changed(text, changes))
-    async with _running("haproxy", "-db", "-f", str(file), log=folder / "haproxy.log", port=port):
+    """Before these three servers (``address:port``), at a port of this machine, without TLS; its address."""
+    said = {f"SERVER_{number}": server for number, server in enumerate(servers, 1)}
+    said |= {"PORT": str(port), "TLS": "off", "ALIVE": f"unix@{folder}/alive", "PATH": os.defpath}
+    file = ROOT / "deploy" / "haproxy" / "cluster.cfg"
+    words = ("-db", "-f", str(file))
+    async with _running("haproxy", *words, log=folder / "haproxy.log", port=port, environment=said):
         yield f"http://127.0.0.1:{port}"
 
 
@@ -135,11 +130,12 @@ def _changed(text: str, changes: dict[str, str]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _running(program: str, *words: str, log: Path, port: int, home: Path | None = None) -> AsyncIterator[None]:
+async def _running(
+    program: str, *words: str, log: Path, port: int, environment: dict[str, str] | None = None
+) -> AsyncIterator[None]:
     found = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin")
     assert found is not None, f"{program} is missing: scripts/real-parts {program}"
     with log.open("wb") as output:
-        environment = None if home is None else {"PATH": os.defpath, "HOME": str(home)}
         process = await asyncio.create_subprocess_exec(found, *words, stdout=output, stderr=output, env=environment)
     try:
         async with asyncio.timeout(START_SECONDS):

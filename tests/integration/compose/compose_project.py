@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -45,9 +46,13 @@ def free_port() -> int:
 
 
 class ComposeProject:
-    """Runs compose commands and asks the server over HTTP; `cluster`: three of them, through their proxy."""
+    """Runs compose commands and asks the server over HTTP; `cluster`: three of them, through their proxy.
 
-    def __init__(self, *, cluster: bool = False) -> None:
+    `tls`, for those: the files of the proxy's certificate and key, and of who vouches for it.
+    """
+
+    def __init__(self, *, cluster: bool = False, tls: tuple[Path, Path, Path] | None = None) -> None:
+        self.tls = tls
         self._profile = ("--profile", "cluster") if cluster else ()
         self._wanted: tuple[str, ...] = ("proxy",) if cluster else ()
         self._first = "server-1" if cluster else "server"
@@ -62,7 +67,7 @@ class ComposeProject:
         done = subprocess.run(
             [*self._command, "-p", self.name, "-f", str(ROOT / "docker-compose.yml"), *self._profile, *arguments],
             cwd=ROOT,
-            env={**kept, "PORT": str(self.port), "TAG": TAG},
+            env={**kept, "PORT": str(self.port), "TAG": TAG, **self._tls_variables()},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -73,6 +78,9 @@ class ComposeProject:
             f"compose {' '.join(arguments)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
         )
         return done.stdout
+
+    def _tls_variables(self) -> dict[str, str]:
+        return {} if self.tls is None else {"TLS_CERTIFICATE": str(self.tls[0]), "TLS_KEY": str(self.tls[1])}
 
     def container(self, service: str) -> str:
         """Id of a service's container."""
@@ -147,12 +155,13 @@ class ComposeProject:
         if token:
             headers["X-Session-API-Key"] = token
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}",
+            f"{'http' if self.tls is None else 'https'}://127.0.0.1:{self.port}{path}",
             method=method,
             headers=headers,
             data=None if body is None else json.dumps(body).encode(),
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        trusted = None if self.tls is None else ssl.create_default_context(cafile=self.tls[2])
+        with urllib.request.urlopen(request, timeout=30, context=trusted) as answer:
             content = answer.read()
         try:
             return json.loads(content)

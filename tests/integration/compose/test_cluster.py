@@ -1,15 +1,17 @@
-"""The profile `cluster` of the compose file: three servers over one PostgreSQL, behind their proxy."""
+"""The profile `cluster` of the compose file: three servers over one PostgreSQL, behind their proxy, which has TLS."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.certificates import Authority
 from tests.integration.compose.compose_project import ComposeProject
 from tests.integration.compose.sandboxes import Sandboxes
 
@@ -22,8 +24,10 @@ SECRETS = ("PASSWORD", "SECRET", "TOKEN=", "KEY=")
 
 
 @pytest.fixture(scope="module")
-def project() -> Iterator[ComposeProject]:
-    project, sandboxes = ComposeProject(cluster=True), Sandboxes()
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ComposeProject]:
+    authority = Authority(tmp_path_factory.mktemp("tls"))
+    tls = (*authority.vouch("proxy", "127.0.0.1"), authority.file)
+    project, sandboxes = ComposeProject(cluster=True, tls=tls), Sandboxes()
     try:
         project.build()
         project.start()
@@ -101,3 +105,13 @@ def test_a_conversation_goes_on_when_the_server_that_runs_it_is_killed(project: 
     assert ids == sorted(set(ids))
     codes = [event["extras"]["metadata"]["exit_code"] for event in events if event.get("observation") == "run"]
     assert codes[-1] == 0, json.dumps(events[-3:])
+
+
+def test_without_a_certificate_the_proxy_speaks_plain_http(project: ComposeProject, engine: Any) -> None:
+    assert project.tls is not None
+    with pytest.raises(ConnectionError):
+        urllib.request.urlopen(f"http://127.0.0.1:{project.port}/health", timeout=5)
+    project.tls = None
+    engine.kill(project.container("proxy"))  # ended in order it would first let go on what is open
+    project.run("up", "-d", "--no-build", "--no-deps", "proxy")
+    until(lambda: project.status_of("/health") == 200)
