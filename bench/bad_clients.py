@@ -120,7 +120,7 @@ class BadClients:
     ) -> AsyncIterator[ClientConnection]:
         query = f"conversation_id={conversation or self._id}&latest_event_id=-1&session_api_key={key or self._key}"
         address = f"{self._url.replace('http', 'ws', 1)}/socket.io/?EIO=4&transport=websocket&{query}"
-        async with connect(address, compression=None, max_size=None, open_timeout=60) as client:
+        async with connect(address, compression=None, max_size=None, open_timeout=60, close_timeout=0.1) as client:
             await client.recv()
             await client.send(CONNECT)
             yield client

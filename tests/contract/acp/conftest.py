@@ -37,7 +37,7 @@ from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.serving import serving
 
-LIMIT = 30.0
+LIMIT = 60.0
 TOKEN = "a token of eight words or so"
 WORKING = FakeBehaviour()
 ROOT = Path(__file__).parents[3]

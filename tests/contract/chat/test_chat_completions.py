@@ -26,7 +26,7 @@ from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.serving import serving
 
-LIMIT = 20.0
+LIMIT = 60.0
 TOKEN = "a token of eight words or so"
 AUDIO = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
 

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from drydock_client import DrydockClient, Live
 from tests.serving import serving
 
-LIMIT = 20.0
+LIMIT = 60.0
 INFO = {"conversation_id": "c1", "title": "One", "status": "RUNNING", "runtime_status": "STATUS$READY"}
 OPENING = '0{"sid":"s","upgrades":[],"pingInterval":25000,"pingTimeout":20000}'
 JOINED = '40{"sid":"s"}'

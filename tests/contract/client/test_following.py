@@ -171,7 +171,7 @@ async def test_the_end_of_the_client_is_the_end_of_what_it_follows(played: Playe
         items = client.follow("c1")
         await taken(items, 1)
         waiting = asyncio.create_task(anext(items, None))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await waiting is None
     await until(lambda: played.open_lines == 0)
 

@@ -30,7 +30,7 @@ from tests.contract.runner.client import Runner
 
 REPOSITORY = Path(__file__).parents[3]
 OPERATIONS = sorted(FORMS)
-SECONDS = 30.0
+SECONDS = 60.0
 TREE: list[Any] = [[[[]]]]
 LIES: list[Any] = [
     None,

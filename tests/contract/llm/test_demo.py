@@ -58,7 +58,7 @@ async def test_at_its_own_pace_it_takes_its_time_and_at_none_it_does_not(tmp_pat
     start = time.monotonic()
     for _ in range(20):
         await demo().acompletion(hello, shop.schemas)
-    assert (time.monotonic() - start) / 20 < 0.2
+    assert (time.monotonic() - start) / 20 < 1
 
 
 async def test_a_later_request_adds_a_feature_and_another_runs_the_tests(shop: Workshop) -> None:

@@ -113,13 +113,13 @@ async def test_as_a_process_it_prints_its_address_and_ends_when_told() -> None:
         sys.executable, "-m", "bench.model_process", "--script", "instant", stdout=asyncio.subprocess.PIPE
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert process.stdout is not None
             url = (await process.stdout.readline()).decode().strip()
             response = await LLM(model="openai/x", base_url=url).acompletion(history(0))
             assert response.message.text == "Ready."
     finally:
         process.terminate()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await process.wait()
     assert process.returncode == 0

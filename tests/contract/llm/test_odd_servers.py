@@ -41,7 +41,7 @@ def part(delta: dict[str, Any], reason: str | None = None, **more: Any) -> dict[
 
 
 async def ask(turn: Turn, **options: Any) -> LLMResponse:
-    settings = {"num_retries": 1, "timeout": 5, **options}
+    settings = {"num_retries": 1, "timeout": 30, **options}
     listener = settings.pop("on_delta", None)
     async with ModelServer([turn]) as server:
         llm = LLM(model="openai/m", base_url=server.url, api_key=SecretStr("sk-key-123"), **settings)
@@ -85,7 +85,7 @@ async def test_an_answer_that_is_complete_is_not_waited_for(monkeypatch: pytest.
     start = monotonic()
     response = await ask(raw(part({"content": "hi"}), part({}, "stop")).then("hang"))
     assert response.message.text == "hi"
-    assert monotonic() - start < 20
+    assert monotonic() - start < 60
 
 
 async def test_signs_of_life_do_not_make_an_answer_that_is_complete_be_waited_for(
@@ -237,7 +237,7 @@ async def test_an_answer_that_grows_when_it_is_unpacked_is_given_up(
         await ask(Turn(body=body, status=status, headers={"content-encoding": encoding}))
     assert (words if status == 200 else "400") in str(caught.value)
     assert len(str(caught.value)) < 1000
-    assert monotonic() - began < 10  # unpacked as often as it says it would take longer, and the memory of the host
+    assert monotonic() - began < 40  # unpacked as often as it says it would take longer, and the memory of the host
 
 
 @pytest.mark.parametrize(

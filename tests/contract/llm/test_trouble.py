@@ -6,7 +6,7 @@ import asyncio
 import socket
 from contextlib import suppress
 from email.utils import formatdate
-from time import monotonic, time
+from time import monotonic, thread_time, time
 from typing import Any
 
 import pytest
@@ -147,7 +147,7 @@ async def test_a_wait_may_be_given_as_a_date() -> None:
     notices: asyncio.Queue[RetryNotice] = asyncio.Queue()
     async with ModelServer([fail(429, headers={"Retry-After": date})]) as server:
         task = asyncio.create_task(model(server).acompletion(HELLO, on_retry=notices.put_nowait))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             notice = await notices.get()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -237,13 +237,13 @@ async def test_a_page_of_an_error_is_told_in_a_few_words() -> None:
 
 
 async def test_cancelling_closes_the_stream_at_once() -> None:
-    async with ModelServer([say("word " * 2000, token_delay=0.01)]) as server:
+    async with ModelServer([say("word " * 12_000, token_delay=0.01)]) as server:
         heard = asyncio.Event()
         task = asyncio.create_task(model(server).acompletion(HELLO, on_delta=lambda _: heard.set()))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await heard.wait()
         task.cancel()
-        async with asyncio.timeout(10):  # the rest of the answer would take twice as long
+        async with asyncio.timeout(60):  # the rest of the answer would take twice as long
             with pytest.raises(asyncio.CancelledError):
                 await task
             await server.stream_dropped.wait()
@@ -255,7 +255,7 @@ async def test_cancelling_ends_a_wait_at_once() -> None:
         waiting = asyncio.Event()
         llm = model(server, retry_min_wait=60, retry_max_wait=60)
         task = asyncio.create_task(llm.acompletion(HELLO, on_retry=lambda _: waiting.set()))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await waiting.wait()
         task.cancel()
         async with asyncio.timeout(30):
@@ -299,9 +299,9 @@ async def test_the_event_loop_stays_free_during_a_long_answer() -> None:
     async def beat() -> None:
         nonlocal worst
         while True:
-            start = monotonic()
+            worked = thread_time()  # of this thread alone: others may have the processors
             await asyncio.sleep(0.001)
-            worst = max(worst, monotonic() - start)
+            worst = max(worst, thread_time() - worked)
 
     history = [{"role": "user", "content": "x" * 1000} for _ in range(400)]
     async with ModelServer([say("word " * 3000), say("again")]) as server:
@@ -349,7 +349,7 @@ async def test_what_a_cancelled_answer_has_cost_is_counted() -> None:
         heard = asyncio.Event()
         llm = model(server)
         task = asyncio.create_task(llm.acompletion(HELLO, on_delta=lambda _: heard.set()))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await heard.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -28,7 +28,7 @@ from tests.contract.rest.played.world import TOKEN as GIT_TOKEN
 from tests.serving import serving as serving_app
 
 TOKEN = "token-0123456789abcdef0123"
-LIMIT = 30.0
+LIMIT = 60.0
 CONVERSATION = "prepared"
 """The id of a conversation that is there, and runs."""
 SECRET = "PREPARED"

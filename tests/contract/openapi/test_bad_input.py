@@ -18,7 +18,7 @@ from tests.contract.openapi.documents import Operation, operations, resolved
 from tests.contract.openapi.served import CONVERSATION, TOKEN, Served, serving
 
 OPERATIONS = operations()
-SECONDS = 20.0
+SECONDS = 60.0
 DEEP = 10_000
 JSON = {"Content-Type": "application/json"}
 ALMOST = {"integer": "7", "number": "7", "boolean": "true"}

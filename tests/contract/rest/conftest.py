@@ -17,8 +17,8 @@ from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 
-WAIT_SECONDS = 10.0
-MODEL_SECONDS = 60.0
+WAIT_SECONDS = 60.0
+MODEL_SECONDS = 90.0
 FACTS: dict[str, Any] = {
     "working_dir": "/workspace",
     "user": "agent",

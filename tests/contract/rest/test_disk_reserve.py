@@ -154,7 +154,7 @@ async def test_what_found_a_disk_full_is_not_tried_again_for_room_that_comes_and
     assert not waiting.done()
     filling.unlink()
     await waiting
-    assert 1 <= time.monotonic() - began < 5
+    assert 1 <= time.monotonic() - began < 30
     monkeypatch.setattr(sandboxes, "_FULL", 64 * MEGABYTE)
     waiting = asyncio.create_task(reserve.until_more_room(0.5))  # a quota has no room, its disk has
     own.unlink()

@@ -19,7 +19,7 @@ from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.serving import serving
 
-LIMIT = 30.0
+LIMIT = 60.0
 HOST = b"Host: 127.0.0.1\r\n"
 WEBSOCKET = (
     b"Upgrade: websocket\r\nConnection: Upgrade\r\n"

@@ -26,7 +26,7 @@ from server.db.repositories.user_settings import StoredSettings
 from server.errors import INTERNAL
 from tests.contract.rest.conftest import MakeServer, Server, facts, kill, shell
 
-SECONDS = 30.0
+SECONDS = 60.0
 COUNTED = re.compile(r'^drydock_troubles_total\{code="([^"]+)"\} ([1-9]\d*)\.0$', re.MULTILINE)
 
 

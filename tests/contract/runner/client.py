@@ -23,7 +23,7 @@ from runtime_images.runner.wire import Decoder, Frame, FrameMessage, encode
 PYTHON = os.environ.get("RUNNER_PYTHON", sys.executable)
 """Set RUNNER_PYTHON to run these tests with the runner on another Python than their own."""
 PACKAGE = Path(__file__).parents[3] / "runtime_images"
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass

@@ -88,5 +88,5 @@ def test_the_browsers_program_ends_when_the_runner_is_killed(runner: Runner) -> 
     runner.connect().send("browser.run", calls=LOOK)
     until(lambda: bool(processes_with(f"browser  {runner.workspace}")), "the program runs")
     runner.process.kill()
-    runner.process.wait(10)
+    runner.process.wait(60)
     until(lambda: not processes_with(f"browser  {runner.workspace}"), "the program has ended")

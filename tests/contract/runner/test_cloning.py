@@ -33,7 +33,7 @@ def test_a_clone_that_takes_too_long_is_stopped_and_leaves_nothing(
 
 def test_a_clone_that_is_cancelled_leaves_nothing(client: Client, workspace: Path, git_server: GitServer) -> None:
     number = client.send("git.clone", url=f"{git_server.url}/ann/slow.git", folder="slow")
-    assert git_server.asked.wait(20)
+    assert git_server.asked.wait(60)
     assert client.call("cancel", id=number).result == {"cancelled": True}
     assert client.wait(number).error["code"] == "cancelled"
     until(lambda: os.listdir(workspace) == [], "the clone is gone")

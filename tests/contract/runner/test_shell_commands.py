@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -186,14 +185,3 @@ def test_live_output_of_a_progress_bar_is_free_of_escape_codes(client: Client) -
     assert "\x1b" not in seen
     client.call("shell.run", command="ENTER", is_input=True)
     assert client.wait(number).result["output"] == "20%"
-
-
-def test_round_trips_are_fast(client: Client) -> None:
-    client.run("true")
-    times = []
-    for _ in range(200):
-        begun = time.perf_counter()
-        client.run("true")
-        times.append(time.perf_counter() - begun)
-    # Far under a millisecond on a quiet machine. On a busy one the quickest still show what a round trip needs.
-    assert sorted(times)[len(times) // 10] < 0.02

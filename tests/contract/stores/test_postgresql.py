@@ -204,7 +204,7 @@ async def test_whoever_took_the_log_over_meanwhile_keeps_it(
     line.cut_before_hearing()
     appending = asyncio.create_task(database_behind.events.append("log", new_events("mine"), epoch=epoch))
     database = postgresql_url.rpartition("/")[2]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await postgresql.run("SELECT 1 FROM events WHERE id = 2", database=database):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     await postgresql.run("UPDATE owners SET epoch = epoch + 1", database=database)
@@ -322,7 +322,7 @@ async def test_a_database_that_is_read_only_can_be_read_and_says_why_nothing_is_
     reload = "SELECT pg_reload_conf()"
     await postgresql.run("ALTER SYSTEM SET default_transaction_read_only = on", reload)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not database.writer.health.problem:
                 outcomes = await asyncio.gather(database.events.claim("other"), return_exceptions=True)
         assert "the database is read-only (a standby, or" in str(outcomes[0])

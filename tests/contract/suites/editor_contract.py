@@ -74,7 +74,7 @@ class _Editor:
 
     async def __call__(self, command: str, name: str, key: str | None = None, **given: Any) -> FileEditorObservation:
         action = FileEditorAction.model_validate({"command": command, "path": self.path(name), **given})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return FileEditorObservation(**await edit(action, DirectContext(self.sandbox), key, {}))
 
     async def fails(self, words: str, command: str, name: str, **given: Any) -> None:

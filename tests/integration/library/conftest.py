@@ -32,15 +32,15 @@ class Models:
 
     def start(self, script: Iterable[Turn] | Script) -> ModelServer:
         server = ModelServer(script)
-        asyncio.run_coroutine_threadsafe(server.__aenter__(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), self._loop).result(60)
         self._servers.append(server)
         return server
 
     def close(self) -> None:
         for server in self._servers:
-            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), self._loop).result(10)
+            asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
 
@@ -92,7 +92,7 @@ class RunningServer:
     def close(self) -> None:
         self.do(self.process.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
 

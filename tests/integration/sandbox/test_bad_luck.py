@@ -65,7 +65,7 @@ async def test_a_sandbox_that_is_killed_during_a_command_is_lost_and_then_replac
     began = time.monotonic()
     with pytest.raises(SandboxLostError):
         await task
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     assert "STATUS$ERROR_RUNTIME_DISCONNECTED" in kit.statuses()
     assert await output(sandbox, "cat file; wc -l < count") == "kept\n1"
     assert kit.statuses()[-1] == "STATUS$READY"
@@ -204,4 +204,4 @@ async def test_a_frame_over_its_limit_ends_the_stream_and_bounds_the_attempts(
     began = time.monotonic()
     with pytest.raises(SandboxLostError, match=r"dropped 4 times.*a frame of 4294967295 bytes where at most"):
         await run(sandbox, "true", key="first:1")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60

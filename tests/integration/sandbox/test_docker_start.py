@@ -95,7 +95,7 @@ async def test_an_engine_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
         provider = DockerProvider(host, connect_seconds=0.2)
         began = time.monotonic()
         assert not (await provider.check()).ok
-        assert time.monotonic() - began < 10  # by default it is 15
+        assert time.monotonic() - began < 14  # by default it is 15
         await provider.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from agent_core.runtime.processes import marked_with
 
 ROOT = Path(__file__).parents[3]
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 60.0
 PROGRAM = """
 import asyncio, sys
 from agent_core.runtime.channel.connection import SandboxConnection

@@ -157,7 +157,7 @@ def _mould(preload: str = "") -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 def _end(process: subprocess.Popen[bytes], line: socket.socket) -> None:
     line.close()
-    process.wait(10)
+    process.wait(60)
 
 
 def _serve_forks(line: socket.socket) -> dict[str, Any]:

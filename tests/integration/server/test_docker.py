@@ -95,12 +95,12 @@ async def test_a_server_ends_in_its_time_while_its_engine_hangs(make_process: Ma
         await server.until_printed("a Docker engine answers")
         asked = len(engine.requests)
         engine.hang()
-        async with following(server, await create(server)), asyncio.timeout(20):
+        async with following(server, await create(server)), asyncio.timeout(60):
             while len(engine.requests) == asked:  # noqa: ASYNC110 - the engine says nothing of it by itself
                 await asyncio.sleep(0.05)
         began = time.monotonic()
         assert await server.stop() == 0
-        assert time.monotonic() - began < 20  # a call that is never answered was waited for until its limit, 60 s
+        assert time.monotonic() - began < 50  # a call that is never answered was waited for until its limit, 60 s
         engine.cut()
         engine.go_on()
         await server.close()

@@ -37,7 +37,7 @@ async def connections(server: ServerProcess, count: int) -> AsyncIterator[list[a
 
 async def answer(server: ServerProcess) -> bytes:
     """To a request on a connection of its own; nothing where it was cut."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server))
         try:
             writer.write(b"GET /alive HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
@@ -56,7 +56,7 @@ def timers_of(port: int) -> list[list[str]]:
 
 
 async def until_well(server: ServerProcess) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not (await answer(server)).startswith(b"HTTP/1.1 200"):  # noqa: ASYNC110 - seen only by asking
             await asyncio.sleep(0.05)
 

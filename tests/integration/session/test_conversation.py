@@ -145,7 +145,7 @@ async def test_a_message_that_the_finish_had_not_seen_is_still_answered(house: H
 async def test_stop_ends_the_command_at_once_and_the_conversation_can_go_on(house: House) -> None:
     model = await house.model([Turn(calls=(run("sleep 1; echo begun; sleep 600"),)), finish()])
     async with house.running(model, "go") as session:
-        async with session.stream.subscribe(transients=True) as live, asyncio.timeout(20):
+        async with session.stream.subscribe(transients=True) as live, asyncio.timeout(60):
             async for item in live:
                 if isinstance(item, OutputDelta) and "begun" in item.text:
                     break
@@ -171,7 +171,7 @@ async def whole(house: House, conversation_id: str) -> list[AnyEvent]:
 async def test_stop_while_the_model_thinks_takes_effect_at_once_and_voids_its_text(house: House) -> None:
     model = await house.model([Turn(text="a long story " * 200, token_delay=0.05), finish()])
     async with house.running(model, "go") as session:
-        async with session.stream.subscribe(transients=True) as live, asyncio.timeout(20):
+        async with session.stream.subscribe(transients=True) as live, asyncio.timeout(60):
             async for item in live:
                 if isinstance(item, TextDelta):
                     await session.send(wants(AgentState.STOPPED))
@@ -250,7 +250,7 @@ async def test_a_broken_model_leads_to_a_clear_error_and_the_conversation_can_go
 async def test_a_model_that_recovers_is_asked_again_and_the_user_is_told(house: House) -> None:
     model = await house.model([Turn(status=429, text="slow", headers={"Retry-After": "0"}), finish()])
     async with house.running(model) as session:
-        async with session.stream.subscribe(transients=True) as live, asyncio.timeout(20):
+        async with session.stream.subscribe(transients=True) as live, asyncio.timeout(60):
             await session.send(user("go"))
             notices = []
             async for item in live:

@@ -11,7 +11,7 @@ import pytest
 from drydock_client.errors import ClientError
 from drydock_client.sync_client import ClientThread
 
-LIMIT = 10.0
+LIMIT = 60.0
 
 
 async def nothing() -> str:

@@ -35,7 +35,7 @@ async def until(
 ) -> list[AnyEvent]:
     """The log once `done` holds for it; meanwhile the model says `replies`, the last of them for ever."""
     left = list(replies or [])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not done(events := await stage.log()):
             stage.shell.open()
             if left and stage.model.gate.open(left[0]) and len(left) > 1:

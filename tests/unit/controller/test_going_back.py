@@ -30,7 +30,7 @@ from agent_core.testing.fake_sandbox import FakeAnswer, FakeRequest
 from tests.unit.controller.stage import REPLIES, Gate, Stage
 from tests.waiting import until
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 60.0
 
 
 @asynccontextmanager

@@ -41,7 +41,7 @@ DEEDS = st.one_of(
     st.sampled_from(sorted(REPLIES)).map(lambda name: f"model: {name}"),
     st.sampled_from(["shell", "shell", "model: fails", "crash", "full disk"]),
 )
-LIMIT_SECONDS = 20.0
+LIMIT_SECONDS = 60.0
 
 
 @pytest.fixture(autouse=True)

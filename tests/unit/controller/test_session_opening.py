@@ -134,7 +134,7 @@ async def test_a_stop_in_the_last_moment_of_a_start_waits_for_nobody_who_does_no
 
     monkeypatch.setattr(AgentController, "begin", begin)
     starting = asyncio.create_task(stage.begin())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await begun.wait()
         starting.cancel()
         await asyncio.wait([starting])

@@ -23,7 +23,7 @@ async def log_of_one_stopped(seed: int, pause: int) -> list[AnyEvent]:
     try:
         await stage.begin()
         await stage.say()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not stage.model.gate.open(THREE_THOUGHTS):
                 await ticks(1)
         await ticks(pause)
@@ -48,7 +48,7 @@ async def test_a_conversation_that_is_stopped_already_does_not_say_it_again() ->
     try:
         await stage.begin()
         await stage.session.send(ChangeAgentState(agent_state=AgentState.STOPPED))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while stage.session.agent_state is not AgentState.STOPPED:
                 await ticks(1)
         await stage.session.close(stopped=True)
@@ -64,13 +64,13 @@ async def test_an_agent_whose_stopped_command_nobody_can_tell_of_goes_on() -> No
     try:
         await stage.begin()
         await stage.say()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not len(stage.shell):
                 stage.model.gate.open(calls("wait"))
                 await ticks(1)
         # What a cancelled command of the fake sandbox answers is not what the terminal expects.
         await stage.session.send(ChangeAgentState(agent_state=AgentState.PAUSED))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(isinstance(event, AgentErrorEvent) for event in await stage.log()):
                 await ticks(1)
         await stage.session.send(ChangeAgentState(agent_state=AgentState.RUNNING))

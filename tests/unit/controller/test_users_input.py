@@ -19,7 +19,7 @@ from tests.unit.controller.stage import REPLIES, Reply, Stage
 from tests.unit.controller.test_answers import is_in
 from tests.waiting import ticks, until
 
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 60.0
 SLEEP: Reply = ("I wait.", [("terminal", '{"command": "sleep", "security_risk": "LOW"}')])
 
 

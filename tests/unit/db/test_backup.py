@@ -141,7 +141,7 @@ async def test_what_is_deleted_or_not_yet_whole_while_it_is_made_is_left_out_wit
         def delete_one(line: str) -> None:
             if line.startswith("payloads") and not deleted:  # a's first one is in it by now
                 deleted.append("b")
-                asyncio.run_coroutine_threadsafe(database.conversations.delete("b"), loop).result(10)
+                asyncio.run_coroutine_threadsafe(database.conversations.delete("b"), loop).result(60)
 
         end = await asyncio.to_thread(backed_up, tmp_path / "data", tmp_path / "b", delete_one)
         # What the server itself has lost is no reason to have no backup of the rest.
@@ -516,7 +516,7 @@ def test_a_backup_goes_from_one_program_to_another(whole: Path, tmp_path: Path) 
             timeout=60,
             check=False,
         )
-    assert (making.wait(10), taking.returncode) == (0, 0), taking.stderr
+    assert (making.wait(60), taking.returncode) == (0, 0), taking.stderr
     assert "1 conversations, 2 events, 2 large payloads" in taking.stdout
     assert rows_of(tmp_path / "new") == rows_of(tmp_path / "data")
 

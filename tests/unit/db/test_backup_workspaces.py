@@ -88,7 +88,7 @@ async def test_a_conversation_that_is_deleted_while_workspaces_are_read_is_left_
 
         class Deleting(PlayedWorkspaces):
             def write(self, conversation_id: str, sandbox: Mapping[str, str], file: WritableFile) -> list[str]:
-                asyncio.run_coroutine_threadsafe(database.conversations.delete("b"), loop).result(10)
+                asyncio.run_coroutine_threadsafe(database.conversations.delete("b"), loop).result(60)
                 return super().write(conversation_id, sandbox, file)
 
         end = await asyncio.to_thread(backed_up, tmp_path, Deleting(a=b"a", b=[SandboxError("Gone.", code="lost")]))

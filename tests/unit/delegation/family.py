@@ -28,7 +28,7 @@ from agent_core.testing.model_turns import Call, Turn, calls, fail
 from agent_core.tools.spec import Tool
 
 GO = "GO"
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 60.0
 PRICE = 0.001
 """US dollars for each token; an answer has at least 100 of the prompt."""
 

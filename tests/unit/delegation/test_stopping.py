@@ -97,7 +97,7 @@ async def test_a_stop_ends_the_answers_that_the_models_of_sub_agents_are_giving(
         await one.say()
         await one.until(lambda _: bool(one.requests_of("think")))
         await one.ask_for(AgentState.STOPPED)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await one.server.stream_dropped.wait()
         await one.until(lambda events: state_of(events) is AgentState.STOPPED and 0 not in answers(events).values())
 
@@ -169,7 +169,7 @@ async def test_people_are_shown_what_sub_agents_do_while_they_do_it() -> None:
     shown = ""
     async with family(WAITING) as one, one.session.stream.subscribe(transients=True) as live:
         await one.say()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for notice in live:
                 if isinstance(notice, OutputDelta):
                     shown += notice.text

@@ -12,7 +12,7 @@ from deploy.engine_proxy.ownership import ServedInstance
 from deploy.engine_proxy.proxy import BODY_LIMIT, EngineProxy
 from tests.unit.deploy.fake_engine import OK, OURS, FakeEngine
 
-LIMIT = 10.0
+LIMIT = 60.0
 NAME = "drydock-a"
 GOOD_BODY = json.dumps(
     {

@@ -18,7 +18,7 @@ from deploy.engine_proxy.rules import ForbiddenCallError
 from tests.listening import listening_at
 from tests.unit.deploy.fake_engine import INSTANCE, OK, OURS, FakeEngine
 
-LIMIT = 10.0
+LIMIT = 60.0
 PROJECT = {"com.docker.compose.project": "drydock", "com.docker.compose.service": "engine"}
 OTHERS: dict[str, dict[str, str]] = {
     "nothing": {},

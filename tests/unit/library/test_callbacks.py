@@ -80,7 +80,7 @@ def test_a_run_whose_log_cannot_be_read_on_for_the_callbacks_ends_with_that_erro
 
     def slow(event: Event) -> None:
         if isinstance(event, ActionEvent):
-            looks_on.wait(20)
+            looks_on.wait(60)
 
     def work() -> None:
         try:
@@ -93,11 +93,11 @@ def test_a_run_whose_log_cannot_be_read_on_for_the_callbacks_ends_with_that_erro
         running = threading.Thread(target=work)
         running.start()
         while len(script.requests) < 9:
-            script.asked.wait(20)
+            script.asked.wait(60)
             script.asked.clear()
         monkeypatch.setattr(InMemoryEventStore, "read", unreadable)
         looks_on.set()
-        running.join(20)
+        running.join(60)
         assert [str(error).partition(": ")[2] for error in failed] == ["the disk is gone"]
         monkeypatch.undo()
 

@@ -22,7 +22,7 @@ from agent_core.tools.terminal import TerminalAction
 from tests.unit.library.playing import DONE, Said, Sandbox, Script, agent, conversation, nothing, run
 
 FINISHED = ExecutionStatus.FINISHED
-LIMIT = 20
+LIMIT = 60.0
 
 
 def has_finished(event: Event) -> bool:

@@ -69,7 +69,7 @@ def while_running(opened: Conversation, script: Script, sandbox: Sandbox, breaks
         time.sleep(0.01)
     breaks()
     sandbox.held.set()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive(), "the run does not end"
     for problem in problems:
         raise problem

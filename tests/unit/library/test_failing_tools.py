@@ -189,8 +189,8 @@ def test_work_that_ends_the_program_ends_itself_and_not_the_thread_of_all_others
 
     assert library_loop().run(stay()) == "here"
     with pytest.raises(SystemExit):
-        library_loop().submit(leave()).result(20)
-    assert library_loop().submit(stay()).result(20) == "here"
+        library_loop().submit(leave()).result(60)
+    assert library_loop().submit(stay()).result(60) == "here"
     assert "something tried to end the program" in caplog.text
 
 
@@ -204,7 +204,7 @@ class Stubborn(Dare):
 
     def __call__(self, action: DareAction, conversation: Any = None) -> Any:
         self.begun.set()
-        self.released.wait(20)
+        self.released.wait(60)
         return DareObservation.from_text("late")
 
     def interrupt(self) -> None:
@@ -217,9 +217,9 @@ def test_a_call_whose_interruption_fails_is_interrupted_all_the_same() -> None:
         one.send_message("Dare.")
         running = threading.Thread(target=one.run)
         running.start()
-        assert executor.begun.wait(20)
+        assert executor.begun.wait(60)
         one.interrupt()
-        running.join(20)
+        running.join(60)
         executor.released.set()
         assert one.state.execution_status is ExecutionStatus.PAUSED
         (error,) = [event for event in one.state.log if isinstance(event, AgentErrorEvent)]

@@ -31,7 +31,7 @@ class Place:
 async def test_a_call_made_while_it_is_being_lent_shares_it() -> None:
     place = Place()
     lending = await place.lending()
-    async with asyncio.timeout(5), place.use.for_one_call() as connection:
+    async with asyncio.timeout(60), place.use.for_one_call() as connection:
         assert connection is await lending
     await place.end()
 
@@ -39,7 +39,7 @@ async def test_a_call_made_while_it_is_being_lent_shares_it() -> None:
 async def test_a_run_that_begins_while_it_is_being_lent_gets_it() -> None:
     place = Place()
     lending = await place.lending()
-    async with asyncio.timeout(5), place.use.turn():
+    async with asyncio.timeout(60), place.use.turn():
         assert lending.done()
     await place.end()
 
@@ -47,7 +47,7 @@ async def test_a_run_that_begins_while_it_is_being_lent_gets_it() -> None:
 async def test_after_a_run_it_can_be_lent_again() -> None:
     place = Place()
     first = await (await place.lending())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async with place.use.turn():
             pass
         assert await place.use.lend() is not first

@@ -325,7 +325,7 @@ def test_a_question_is_answered_while_the_agent_works() -> None:
         def on_event(event: Event) -> None:
             if isinstance(event, ActionEvent) and event.tool_name == "terminal":
                 asking.start()
-                asking.join(20)
+                asking.join(60)
                 sandbox.held.set()
 
         one.add_callback(on_event)
@@ -406,7 +406,7 @@ def test_the_model_is_not_switched_under_an_agent_at_work(sandbox: Sandbox) -> N
         )
         one.send_message("Go.")
         one.run()
-        switching.join(20)
+        switching.join(60)
     assert problems
 
 
@@ -564,7 +564,7 @@ def test_a_task_list_is_changed_while_the_agent_works() -> None:
         one.add_callback(on_event)
         one.send_message("Go.")
         one.run()
-        calling.join(20)
+        calling.join(60)
         assert "1 item" in results[0]
         assert "Sweep" in one.execute_tool("task_tracker", VIEW).text
         causes = {event.cause for event in one.state.events if isinstance(event, ObservationEvent)}
@@ -584,7 +584,7 @@ def test_a_tool_is_called_directly_while_the_agent_works(sandbox: Sandbox) -> No
         def on_event(event: Event) -> None:
             if isinstance(event, ObservationEvent) and not calling.ident:
                 calling.start()
-                calling.join(20)
+                calling.join(60)
 
         one.add_callback(on_event)
         one.send_message("Go.")

@@ -197,7 +197,7 @@ def test_a_pause_leaves_a_step_that_blocks_to_itself() -> None:
 
     def block(self: Any, where: SteppedConversation, on_event: Callable[[Any], object]) -> None:
         begun.set()
-        go_on.wait(20)
+        go_on.wait(60)
         try:
             on_event(said("too late"))
         except Exception as error:  # noqa: BLE001 - it is what is looked at
@@ -208,13 +208,13 @@ def test_a_pause_leaves_a_step_that_blocks_to_itself() -> None:
         one.send_message("Hello there.")
         running = threading.Thread(target=one.run)
         running.start()
-        assert begun.wait(20)
+        assert begun.wait(60)
         one.pause()
-        running.join(20)
+        running.join(60)
         assert not running.is_alive()
         assert one.state.execution_status is ExecutionStatus.PAUSED
         go_on.set()
-        assert ended.wait(20)
+        assert ended.wait(60)
         assert "counts for nothing" in str(late)
         assert texts(one) == []
 

@@ -216,6 +216,6 @@ def test_a_plugin_waits_until_the_agent_rests(plugin: Path) -> None:
         with pytest.raises(RuntimeError, match="is running; pause it first"):
             one.load_plugin(plugin)
         sandbox.held.set()
-        running.join(20)
+        running.join(60)
         assert not is_registered("printer")
         assert "press" not in one.agent.mcp_config

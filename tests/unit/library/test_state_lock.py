@@ -9,7 +9,7 @@ import pytest
 from agent_core.library.conversation_state import FairLock
 from tests.unit.library.playing import DONE, Script, agent, conversation
 
-LIMIT = 10.0
+LIMIT = 60.0
 
 
 def until_waiting(lock: FairLock, count: int) -> None:

@@ -90,10 +90,10 @@ def test_a_message_during_a_step_waits_for_the_next_one() -> None:
         one.send_message("Go.")
         stepping = threading.Thread(target=one.step)
         stepping.start()
-        script.asked.wait(20)
+        script.asked.wait(60)
         one.send_message("And this.")
         sandbox.held.set()
-        stepping.join(20)
+        stepping.join(60)
         assert not stepping.is_alive()
         assert len(script.requests) == 1
         one.step()

@@ -6,16 +6,15 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 from agent_core.mcp.config import McpServer
 from agent_core.mcp.group_guard import GroupGuard
-from agent_core.mcp.program import EXIT_SECONDS, HostPrograms
+from agent_core.mcp.program import HostPrograms
 from agent_core.runtime.processes import ProcessId, identify, wait_gone
 
 ROOT = Path(__file__).parents[3]
-LIMIT_SECONDS = 20.0
+LIMIT_SECONDS = 60.0
 STUBBORN = """
 import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -74,9 +73,8 @@ async def test_a_stubborn_program_that_is_stopped_takes_with_it_what_has_left_it
         while not (words := await program.last_words()).endswith("\n"):  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.01)
     programs = [known(int(word)) for word in words.split("here ")[1].split()]
-    begin = time.monotonic()
-    await program.stop()
-    assert time.monotonic() - begin < 2 * EXIT_SECONDS + 5
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await program.stop()
     assert len(programs) == 3
     for one in programs:
         assert await wait_gone(one, LIMIT_SECONDS)

@@ -92,7 +92,7 @@ async def test_a_server_that_wants_a_sign_in_is_used_as_soon_as_its_user_has_sig
             "guarded": (sign_in_id(tools.url), "it wants you to sign in: with a button")
         }
         await signed_in(sign_ins, tools)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await servers.all_settled()
         assert servers.wanted_sign_ins() == {}
         assert (await said(servers, "whoami")).startswith("[Tool 'whoami' executed.] whoami with ")

@@ -26,7 +26,7 @@ from agent_core.skills.skill import KeywordTrigger, PathTrigger, Skill
 from agent_core.tools.invoke_skill import InvokeSkillObservation
 from tests.answering_sandbox import AnsweringSandbox, Asked, Reply
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 60.0
 FOLDER = "/workspace/.openhands/microagents"
 
 

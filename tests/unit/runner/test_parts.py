@@ -167,7 +167,7 @@ def test_jobs_of_a_lane_are_done_in_order_and_others_beside_them() -> None:
     def start(lane: str, name: str, *, waits: bool = False) -> Callable[[], bool]:
         def work() -> str:
             if waits:
-                assert gate.wait(10)
+                assert gate.wait(60)
             return name
 
         return workers.start(lane, work, finished, lambda error: finished(repr(error)))

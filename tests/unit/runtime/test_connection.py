@@ -277,7 +277,7 @@ async def test_a_sandbox_that_cannot_be_reached_again_counts_as_lost_in_time() -
         began = time.monotonic()
         with pytest.raises(SandboxLostError, match="could not be reached again"):
             await asked
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 50
         it.sandbox.behaviour = FakeBehaviour()
         assert await it.connection.lookup("c:1") == "lost"  # it was stopped: nobody attaches to a silent one again
         assert it.sandbox.starts == 2

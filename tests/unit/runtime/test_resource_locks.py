@@ -52,7 +52,7 @@ async def hold(locks: ResourceLocks, call: tuple[str, DeclaredResources]) -> Non
 async def test_calls_run_together_unless_they_touch_the_same(
     first: tuple[str, DeclaredResources], second: tuple[str, DeclaredResources], expected: bool
 ) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await together(first, second) is expected
 
 
@@ -89,7 +89,7 @@ async def test_calls_that_touch_the_same_come_in_the_order_in_which_they_asked_w
             await asyncio.sleep(0)
             done.append(number)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         turns = [locks.turn("t", one) for one in touched]
         await asyncio.gather(*(call(number, turn) for number, turn in enumerate(turns)))
     assert done == [0, 1, 2, 3, 4]
@@ -99,7 +99,7 @@ async def test_calls_that_touch_the_same_come_in_the_order_in_which_they_asked_w
 async def test_a_call_that_is_given_up_while_it_waits_holds_up_nobody() -> None:
     locks = ResourceLocks()
     first, second, third = (locks.turn("t", keys("file:/a")) for _ in range(3))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async with first:
             waiting = asyncio.create_task(second.__aenter__())
             await asyncio.sleep(0)

@@ -40,7 +40,7 @@ class Monitor(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         Monitor.asked.append({"key": self.headers["grayswan-api-key"], **json.loads(body)})
         if Monitor.answer == "late":
-            Monitor.release.wait(10)
+            Monitor.release.wait(60)
         self.send_response(302 if Monitor.answer == "moved" else 500 if Monitor.answer == "broken" else 200)
         self.send_header("Location", "/elsewhere")
         self.end_headers()

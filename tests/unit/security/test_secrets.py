@@ -118,7 +118,7 @@ async def test_a_function_that_is_not_asynchronous_does_not_hold_up_the_loop() -
     released = threading.Event()
 
     def slow() -> str:
-        assert released.wait(10)
+        assert released.wait(60)
         return "slow-value"
 
     secrets, _ = registry(SLOW=CallableSecret(slow, "takes its time"))
@@ -131,7 +131,7 @@ async def test_a_function_that_is_not_asynchronous_does_not_hold_up_the_loop() -
 
 async def test_a_function_that_has_nothing_more_to_give_does_not_hang() -> None:
     secrets, _ = registry(KEY=CallableSecret(iter(["the-only-one"]).__next__))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await secrets.environment_for("$KEY") == {"KEY": "the-only-one"}
         assert await secrets.environment_for("$KEY") == {}
 

@@ -39,7 +39,7 @@ from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.settings.settings import Settings
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 
 
 class FakeAgent:

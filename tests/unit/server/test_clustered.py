@@ -242,7 +242,7 @@ async def test_it_looks_on_as_soon_as_the_database_is_back(server: Server, monke
         return await everything()
 
     monkeypatch.setattr(server.manager._leases, "all", away)
-    await until(lambda: looks > 22, seconds=5)  # it used to wait longer after each failure, up to a minute
+    await until(lambda: looks > 22, seconds=30)  # it used to wait longer after each failure, up to a minute
 
 
 async def test_what_is_carried_on_elsewhere_is_not_said_to_be_gone(server: Server) -> None:
@@ -274,7 +274,7 @@ async def test_each_conversation_is_handed_over_as_soon_as_it_is_suspended(serve
                 async with second.manager._holding("quick"):
                     return await second.manager._lease("quick") is None
 
-            await until(is_taken, seconds=5)
+            await until(is_taken)
             assert await first.is_owner("slow")
         finally:
             go_on.set()
@@ -303,7 +303,7 @@ async def test_nobody_waits_for_a_server_that_stands_still_in_the_midst_of_a_cha
         await connection.execute("INSERT INTO leases (conversation_id, owner, epoch) VALUES ('a', 'frozen', 1)")
         async with connection.transaction():
             await connection.execute("SELECT 1 FROM servers WHERE id = 'frozen' FOR SHARE")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert (await server.manager._leases.take("a", server.manager.server_id)).owner == "frozen"
         await server.take("a")
     finally:

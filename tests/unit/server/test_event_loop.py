@@ -44,7 +44,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch, ends: threading.Event) -> Iterator
 
 def run(main: Any) -> None:
     with asyncio.Runner(loop_factory=ServerLoop) as runner:
-        runner.run(asyncio.wait_for(main, 20))
+        runner.run(asyncio.wait_for(main, 60))
 
 
 def test_a_hundred_names_that_hang_hold_up_neither_other_names_nor_addresses(resolver: list[str]) -> None:

@@ -35,7 +35,7 @@ async def test_it_is_followed_again_after_an_unexpected_error(
     written = await EventStream.open("c", store)
     followed = await FollowedLog.open("c", "another", store)
     with caplog.at_level(logging.ERROR):
-        async with asyncio.timeout(10), followed.stream.subscribe() as items:
+        async with asyncio.timeout(60), followed.stream.subscribe() as items:
             await written.add_event(MessageEvent(source="user", llm_message=Message.user("Hello")))
             seen = await anext(items)
     assert isinstance(seen, MessageEvent)

@@ -177,7 +177,7 @@ def test_who_reads_no_log_holds_nobody_up_and_is_told_what_is_missing() -> None:
     began = time.monotonic()
     for number in range(3_000):
         logger.handle(record("x" * 1_000, lineno=number))  # each of a kind of its own
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     taken: list[str] = []
 
     def take() -> None:
@@ -189,7 +189,7 @@ def test_who_reads_no_log_holds_nobody_up_and_is_told_what_is_missing() -> None:
     handler.flush()
     logger.warning("read again")
     handler._stream.close()
-    reader.join(20)
+    reader.join(60)
     (told,) = [line for line in taken if "lines of the log are missing here" in line]
     whole = [line for line in taken if line.endswith("x" * 1_000 + "\n")]
     assert len(whole) + int(told.split(": ")[1].split()[0]) == 3_000

@@ -275,8 +275,8 @@ async def test_what_cannot_be_started_is_tried_again_after_pauses_that_have_a_li
     await house.new("a")
     began = time.monotonic()
     await house.manager.maybe_start_agent_loop("a")
-    await until(lambda: len(house.agents.made) > 8)
-    assert 0.6 < time.monotonic() - began < 6, "neither at once, nor after twice the time each time"
+    await until(lambda: len(house.agents.made) > 10)
+    assert 0.6 < time.monotonic() - began < 30, "neither at once, nor after twice the time each time"
     house.agents.start_error = None
     await until(lambda: house.manager.live("a").runtime_status == "STATUS$READY")
 

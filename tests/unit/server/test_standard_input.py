@@ -21,7 +21,7 @@ async def lines_of(data: bytes, *, limit: int = 16, piece: int = 3) -> list[str]
 
     feeding = asyncio.create_task(feed())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return [line async for line in InputLines(reader)]
     finally:
         await feeding

@@ -27,7 +27,7 @@ async def silent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
 
     async with listening(hang) as port:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "8")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
         yield
 
@@ -43,7 +43,7 @@ async def test_what_waits_for_a_collector_is_bounded_and_so_is_the_end(monkeypat
                     pass
         assert metrics.troubles(Trouble.TRACES_LOST) == 60
         began = time.monotonic()
-    assert CLOSE_SECONDS <= time.monotonic() - began < 7.5  # the collector would be given up after 8
+    assert CLOSE_SECONDS <= time.monotonic() - began < 40  # the collector would be given up after 60
     assert metrics.troubles(Trouble.TRACES_LOST) == 61
 
 

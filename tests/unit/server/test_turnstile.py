@@ -28,7 +28,7 @@ async def test_who_goes_away_while_it_waits_holds_nobody_up() -> None:
     crowd = [asyncio.create_task(turnstile.pass_through()) for _ in range(5)]
     await asyncio.sleep(0)
     crowd[2].cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.wait(crowd)
         await turnstile.pass_through()
     assert [task.cancelled() for task in crowd] == [False, False, True, False, False]

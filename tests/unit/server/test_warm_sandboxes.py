@@ -351,7 +351,7 @@ async def test_left_it_waits_only_so_long_for_an_engine_that_hangs(
 
     monkeypatch.setattr(warm_sandboxes, "END_SECONDS", 0.05)
     monkeypatch.setattr(FakeSandbox, "destroy", hangs)
-    async with asyncio.timeout(10), keeping(tmp_path) as house:
+    async with asyncio.timeout(60), keeping(tmp_path) as house:
         await house.begin()
         await house.until_ready(1)
     assert "1 sandboxes that were kept ready could not be removed in time" in caplog.text
