@@ -85,6 +85,7 @@ from server.session.unfinished import remove_unfinished_forks
 from server.session.warm_sandboxes import WarmSandboxes
 from server.settings.docker_hosts import hosts_of
 from server.settings.kubernetes import kubernetes_options
+from server.settings.secret_values import server_secrets
 from server.settings.settings import MEGABYTE, Settings
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
@@ -262,6 +263,8 @@ class Application:
         plugins.start()
         listeners = await stack.enter_async_context(Listeners(settings.event_listeners, monitoring))
         database.conversations.watch(listeners.created)
+        own_secrets = [*server_secrets(settings), database.secrets.key_text, *([self.token] if self.token else [])]
+        self.log_masker.add(own_secrets)
         sign_ins = McpSignIns(database, settings, hide=self.log_masker.add)
         manager = await stack.enter_async_context(
             manager_type(
@@ -279,6 +282,7 @@ class Application:
                         search=search,
                         plugins=plugins,
                         hide=self.log_masker.add,
+                        own_secrets=own_secrets,
                     ),
                     titles=TitleWriter(enabled=settings.generate_titles),
                     announcements=announcements,

@@ -15,10 +15,10 @@ import base64
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import unquote, unquote_plus, unquote_to_bytes, urlsplit
+from urllib.parse import unquote, unquote_plus, unquote_to_bytes, urlsplit, urlunsplit
 
 MASK = "<secret_hidden>"
 
@@ -31,19 +31,51 @@ DUMP_MASK = "**********"
 MIN_SECRET_LENGTH = 4
 """Shorter values are not masked: they would hide half of every text and protect nothing."""
 
+_MIN_TOKEN = 16
+"""A name of so many characters in an address, without a password, is a token."""
+
 SENSITIVE_NAME = re.compile(r"auth|cookie|credential|key|pass|pwd|secret|session|token", re.IGNORECASE)
 """Found in the names of headers and variables whose values are likely to be secrets."""
 
 
-def secrets_in_address(address: str) -> list[str]:
-    """The password in an address, and the parameters whose names tell of secrets, as they are written and sent."""
+def address_with(address: str, change: Callable[[str, str], str]) -> str:
+    """The address with each secret in it as `change` makes it of its place and itself.
+
+    Secrets are its password, a long name where a password is none (that is how tokens are given), and the parameters
+    whose names tell of secrets. What is no address has none.
+    """
     try:
         parts = urlsplit(address)
-        found = [parts.password or ""]
     except ValueError:
-        return []
-    pairs = (one.partition("=") for one in parts.query.split("&"))
-    found += [value for name, _, value in pairs if SENSITIVE_NAME.search(unquote(name))]
+        return address
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, password = user.partition(":")
+    if password:
+        password = change("password", password)
+    elif len(name) >= _MIN_TOKEN or name == DUMP_MASK:
+        name = change("name", name)
+    pairs = [one.partition("=") for one in parts.query.split("&")]
+    query = "&".join(
+        f"{key}={change(f'query.{number}', value)}"
+        if value and SENSITIVE_NAME.search(unquote(key))
+        else f"{key}{equals}{value}"
+        for number, (key, equals, value) in enumerate(pairs)
+    )
+    netloc = f"{name}{colon}{password}{at}{host}"
+    if (netloc, query) == (parts.netloc, parts.query):
+        return address
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def secrets_in_address(address: str) -> list[str]:
+    """Every secret in an address, as it is written and as it is sent."""
+    found: list[str] = []
+
+    def note(place: str, secret: str) -> str:
+        found.append(secret)
+        return secret
+
+    address_with(address, note)
     return [form for text in found for form in dict.fromkeys((text, unquote_plus(text))) if form]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SerializationInfo, field_serializer, field_validator, model_validator
 
-from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME, secrets_in_address
+from agent_core.events.masking import DUMP_MASK, EXPOSE_SECRETS, SENSITIVE_NAME, address_with, secrets_in_address
 from agent_core.events.messages import Frozen
 
 _REFERENCE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z_][A-Za-z0-9_]*))")
@@ -45,6 +46,41 @@ def expanded(value: Any, values: Mapping[str, str]) -> Any:
     if isinstance(value, list | tuple):
         return [expanded(item, values) for item in value]
     return value
+
+
+_NAMED = re.compile(
+    r"(?P<before>(?P<name>-{0,2}[A-Za-z_][\w.-]*)(?:=|:\s*(?:(?:Bearer|Basic|Token)\s+)?))(?P<value>.+)", re.DOTALL
+)
+_PLACE_OF_SECRET = re.compile(r"(?:file|path|dir|folder)$", re.IGNORECASE)
+
+
+def arguments_with(args: Sequence[str], change: Callable[[str, str], str]) -> list[str]:
+    """A program's arguments with each secret in them as `change` makes it of its place and itself.
+
+    Secrets are what follows a name that tells of one (``--api-key=…``, ``--api-key …``, ``TOKEN=…``,
+    ``Authorization: Bearer …``), and those in addresses.
+    """
+    found: list[str] = []
+    is_announced = False
+    for number, word in enumerate(args):
+        change_here = partial(_changed_at, change, f"args.{number}")
+        named = _NAMED.fullmatch(word)
+        if is_announced and not word.startswith("-"):
+            found.append(change_here("", word))
+        elif named is not None and _tells_of_secret(named["name"]):
+            found.append(named["before"] + change_here("", named["value"]))
+        else:
+            found.append(address_with(word, change_here))
+        is_announced = word.startswith("-") and named is None and _tells_of_secret(word)
+    return found
+
+
+def _changed_at(change: Callable[[str, str], str], field: str, place: str, secret: str) -> str:
+    return change(f"{field}.{place}".rstrip("."), secret)
+
+
+def _tells_of_secret(name: str) -> bool:
+    return bool(SENSITIVE_NAME.search(name)) and not _PLACE_OF_SECRET.search(name)
 
 
 CONNECT_SECONDS = 30.0
@@ -242,6 +278,7 @@ class McpServer(Frozen):
         named = [(name, text) for pairs in (self.env, self.headers) for name, text in pairs.items()]
         found = [text for name, text in named if SENSITIVE_NAME.search(name)] + self.auth.secrets
         found += secrets_in_address(self.url or "")
+        arguments_with(self.args, lambda place, secret: found.append(secret) or secret)  # type: ignore[func-returns-value]
         words = [word for text in found for word in (text, text.rpartition(" ")[2])]  # "Bearer …"
         return [word for word in dict.fromkeys(words) if len(word) >= _MIN_SECRET and not is_reference(word)]
 

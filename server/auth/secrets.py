@@ -47,6 +47,11 @@ class SecretBox:
         """By what the key is known without being known: 32 hexadecimal digits."""
         return hmac.new(self._key, b"drydock: id of a key", hashlib.sha256).hexdigest()[:32]
 
+    @property
+    def key_text(self) -> str:
+        """The key as its file has it: what must be hidden wherever it shows."""
+        return base64.urlsafe_b64encode(self._key).decode("ascii")
+
     @classmethod
     def open(cls, key_file: Path) -> SecretBox:
         """The box whose key is in `key_file`, made if missing; `SecretKeyError` where it cannot be used."""
@@ -123,7 +128,7 @@ def _no_key(key_file: Path) -> str:
 
 def _create_key(key_file: Path) -> None:
     """Make the file whole or not at all; of two processes that do so at once, the first one's key stands."""
-    text = base64.urlsafe_b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n"
+    text = SecretBox(secrets.token_bytes(_KEY_BYTES)).key_text.encode("ascii") + b"\n"
     temporary = key_file.with_name(f".{key_file.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -32,8 +32,9 @@ from server.http.turnstile import Turnstile
 from server.http.unfinished import Unfinished
 from server.http.uvicorn_protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
 from server.session.memory_ceiling import give_back_freed
+from server.settings.secret_values import server_secrets
 from server.settings.settings import DEMO_MODEL, Settings
-from server.settings.text_fields import passwords_of, shown_address
+from server.settings.text_fields import shown_address
 
 logger = logging.getLogger(__name__)
 MAX_DESCRIPTORS = 65_536
@@ -50,8 +51,7 @@ LINE_WIDTH = 110
 def serve(settings: Settings, out: TextIO) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit status. A `DrydockError` says why it cannot start."""
     os.umask(0o077)  # whatever is written from here on is this user's alone
-    secrets = [secret.get_secret_value() for secret in (settings.llm_api_key, settings.token) if secret is not None]
-    secrets += passwords_of(settings.llm_base_url or "")
+    secrets = server_secrets(settings)
     log_masker = configure_logging(settings, secrets=secrets, user_of=lambda conversation: app.user_of(conversation))
     for remark in settings.remarks:
         logger.warning(remark)

@@ -19,7 +19,7 @@ from server.db.repositories.leases import NOW
 from server.db.repositories.mcp_sign_ins import purpose_of_pending, purpose_of_sign_in
 from server.db.repositories.user_secrets import purpose_of_secret
 from server.db.repositories.user_settings import purpose_of_setting, sealed_fields
-from server.db.repositories.webhooks import purpose_of_webhook
+from server.db.repositories.webhooks import is_sealed_address, purpose_of_address, purpose_of_webhook
 from server.db.tables import conversations, mcp_sign_ins, sealing_keys, secrets, settings, webhooks
 from server.db.writer import Writer
 
@@ -109,6 +109,11 @@ class _Resealing:
         )
         await self._replace(
             connection, webhooks.c.secret, lambda webhook, sealed: self._anew(sealed, purpose_of_webhook(webhook))
+        )
+        await self._replace(
+            connection,
+            webhooks.c.url,
+            lambda webhook, url: self._anew(url, purpose_of_address(webhook)) if is_sealed_address(url) else url,
         )
         await self._replace(
             connection,

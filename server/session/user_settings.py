@@ -21,7 +21,7 @@ from pydantic import (
 
 from agent_core.agent.base import AgentBase
 from agent_core.errors import DrydockError
-from agent_core.events.masking import SecretMasker
+from agent_core.events.masking import SecretMasker, secrets_in_address
 from agent_core.llm.features import full_name
 from agent_core.memory.condensers import DEFAULT_MAX_SIZE
 from agent_core.security.analyzer import SecurityAnalyzer
@@ -41,7 +41,14 @@ from server.settings.llm_profiles import (
     missing_profile,
     purpose_problem,
 )
-from server.settings.mcp_config import HIDDEN, HiddenSecretError, McpConfig, agent_servers, read_config
+from server.settings.mcp_config import (
+    HIDDEN,
+    HiddenSecretError,
+    McpConfig,
+    agent_servers,
+    hidden_address,
+    read_config,
+)
 from server.settings.settings import DEMO_MODEL, MAX_COMMANDS, Settings
 from server.settings.text_fields import (
     WEB,
@@ -51,10 +58,8 @@ from server.settings.text_fields import (
     SettingText,
     TrimmedText,
     is_secret_variable,
-    passwords_of,
     secret_variables,
     whole_address,
-    with_password,
 )
 
 DEMO_PREFIX = "demo/"
@@ -347,7 +352,7 @@ def merged(
         if (value is None and name in KEPT_WHEN_NULL) or (value == "" and name in KEPT_WHEN_EMPTY and not is_alone):
             continue
         if name == "llm_base_url" and value:
-            value = _with_stored_password(value, values.get(name) or "")
+            value = _with_stored_secrets(value, values.get(name) or "")
         if name == "runtime_startup_env_vars" and value:
             value = _with_hidden_ones(value, values.get(name) or {})
         if isinstance(value, McpConfig):
@@ -357,19 +362,15 @@ def merged(
     return StoredSettings.model_validate(values)
 
 
-def _with_stored_password(address: str, stored: str) -> str:
-    if HIDDEN not in passwords_of(address):
+def _with_stored_secrets(address: str, stored: str) -> str:
+    if HIDDEN not in secrets_in_address(address):
         return address
-    if _shown_address(stored) != address:
+    if hidden_address(stored) != address:
         raise HiddenSecretError(
-            f"llm_base_url: {HIDDEN} stands for a stored password, and none is stored for this address; send the"
-            " password itself"
+            f"llm_base_url: {HIDDEN} stands for a stored password or key, and none is stored for this address; send the"
+            " secret itself"
         )
     return stored
-
-
-def _shown_address(address: str | None) -> str | None:
-    return with_password(address, HIDDEN) if address and passwords_of(address) else address
 
 
 def _with_hidden_ones(variables: dict[str, SecretStr], stored: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -409,7 +410,7 @@ def public_form(settings: StoredSettings, own_servers: McpConfig | None = None) 
         shown = own_servers.without_secrets().followed_by(shown or McpConfig())
     return {
         **data,
-        "llm_base_url": _shown_address(settings.llm_base_url),
+        "llm_base_url": settings.llm_base_url and hidden_address(settings.llm_base_url),
         "mcp_config": None if shown is None else shown.model_dump(mode="json"),
         "runtime_startup_env_vars": None if variables is None else _shown(variables),
         "secrets_store": {"provider_tokens": {}},
@@ -427,7 +428,7 @@ def secret_values(settings: StoredSettings) -> list[str]:
     keys = [value.get_secret_value() for value in values if value]
     keys += [secret for one in own_profiles(settings)[0].values() for secret in one.secrets]
     keys += secret_variables(settings.runtime_startup_env_vars or {})
-    return [*keys, *passwords_of(settings.llm_base_url or ""), *servers.secrets, *token_values(settings)]
+    return [*keys, *secrets_in_address(settings.llm_base_url or ""), *servers.secrets, *token_values(settings)]
 
 
 async def masker_of(database: Database, user_id: str) -> SecretMasker:

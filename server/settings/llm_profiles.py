@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -22,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from agent_core.agent.critic import CriticBase
 from agent_core.errors import DrydockError
-from agent_core.events.masking import DUMP_MASK, SENSITIVE_NAME
+from agent_core.events.masking import DUMP_MASK, SENSITIVE_NAME, address_with
 from agent_core.events.schema import Tagged
 from agent_core.llm.config import LLMConfig
 from agent_core.llm.features import provider_of
@@ -35,10 +36,8 @@ from server.settings.text_fields import (
     FromTable,
     none_if_blank,
     one_line,
-    passwords_of,
     shown_address,
     whole_address,
-    with_password,
 )
 
 PURPOSES: Final = ("condenser", "draft_editor", "title", "security_analyzer", "critic")
@@ -266,7 +265,7 @@ class LLMProfile(LLMConfig):
     @property
     def _destination(self) -> tuple[str, ...]:
         """Where its secrets go: the addresses, and without any the provider."""
-        addresses = [_without_password(getattr(self, name) or "") for name in ADDRESSES]
+        addresses = [address_with(getattr(self, name) or "", lambda place, secret: "") for name in ADDRESSES]
         return (*addresses, "" if any(addresses) else provider_of(self.model))
 
     def _changed(self, change: Callable[[str, str], str]) -> Self:
@@ -277,10 +276,8 @@ class LLMProfile(LLMConfig):
             if key is not None:
                 update[name] = SecretStr(change(name, key.get_secret_value()))
         for name in ADDRESSES:
-            address = getattr(self, name) or ""
-            for password in passwords_of(address)[:1]:
-                changed = change(name, password)
-                update[name] = with_password(address, changed)
+            if address := getattr(self, name):
+                update[name] = address_with(address, partial(_changed_in, change, name))
         for name in ("extra_headers", "litellm_extra_body"):
             if value := getattr(self, name):
                 update[name] = _with_secrets(value, name, change)
@@ -288,6 +285,11 @@ class LLMProfile(LLMConfig):
 
 
 ProfileTable = Annotated[dict[ProfileName, LLMProfile], FromTable, Field(max_length=MAX_PROFILES)]
+
+
+def _changed_in(change: Callable[[str, str], str], field: str, place: str, secret: str) -> str:
+    # A password alone is named by its field, as it always was.
+    return change(field if place == "password" else f"{field}.{place}", secret)
 
 
 def _with_secrets(value: Any, place: str, change: Callable[[str, str], str], *, is_secret: bool = False) -> Any:
@@ -302,10 +304,6 @@ def _with_secrets(value: Any, place: str, change: Callable[[str, str], str], *, 
             _with_secrets(one, f"{place}.{number}", change, is_secret=is_secret) for number, one in enumerate(value)
         ]
     return change(place, value) if is_secret and isinstance(value, str) and value else value
-
-
-def _without_password(address: str) -> str:
-    return with_password(address, "") if passwords_of(address) else address
 
 
 OptionProblem = tuple[str, str]

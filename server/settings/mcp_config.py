@@ -18,7 +18,8 @@ from pydantic import (
 )
 
 from agent_core.errors import DrydockError
-from agent_core.mcp.config import McpServer, is_reference
+from agent_core.events.masking import address_with
+from agent_core.mcp.config import McpServer, arguments_with, is_reference
 from agent_core.mcp.servers import McpRules
 from agent_core.skills.skill import SKILL_LEVELS, SkillLevel
 from server.settings.text_fields import OneLine, SettingText, from_json, shown_address, whole_address
@@ -31,6 +32,11 @@ MAX_SERVERS: Final = 400
 
 _SCHEMES: Final = ("http", "https", "ws", "wss")
 _ADDRESSES: Final = ("sse_servers", "shttp_servers")
+
+
+def hidden_address(address: str) -> str:
+    """The address with `HIDDEN` in the place of each secret in it."""
+    return address_with(address, lambda place, secret: secret if is_reference(secret) else HIDDEN)
 
 
 class HiddenSecretError(DrydockError, ValueError):
@@ -125,7 +131,10 @@ class McpConfig(_Strict):
         return self._changed(lambda place, secret: "")
 
     def hidden(self) -> Self:
-        """The same servers with `HIDDEN` for each key and each value of a variable, but for references (``$NAME``)."""
+        """The same servers with `HIDDEN` for each key, each variable's value, each secret in addresses and arguments.
+
+        References (``$NAME``) stay.
+        """
         return self._changed(lambda place, secret: secret if is_reference(secret) else HIDDEN)
 
     def restored(self, stored: McpConfig, *, follows: bool = False) -> Self:
@@ -153,8 +162,8 @@ class McpConfig(_Strict):
         return self._changed(look_up)
 
     def identities(self, kind: str) -> list[str]:
-        """The names, or the URLs, of the servers of a kind."""
-        return [one.name if isinstance(one, StdioServer) else one.url for one in getattr(self, kind)]
+        """The names of the servers of a kind, or their URLs as clients are shown them."""
+        return [one.name if isinstance(one, StdioServer) else hidden_address(one.url) for one in getattr(self, kind)]
 
     def but_for(self, own: McpConfig) -> McpConfig:
         """These servers without those that a client was shown of the whole server's `own`."""
@@ -169,20 +178,22 @@ class McpConfig(_Strict):
         """A copy with each secret as `change` makes it."""
 
         def address(place: _Place, one: SseServer) -> SseServer:
-            key = change(place._replace(server=one.url, field="api_key"), one.api_key) if one.api_key else ""
+            named = place._replace(server=hidden_address(one.url))
+            key = change(named._replace(field="api_key"), one.api_key) if one.api_key else ""
             oauth = one.oauth
             if oauth is not None and oauth.client_secret:
-                named = place._replace(server=one.url, field="oauth.client_secret")
-                secret = change(named, oauth.client_secret) or None
+                secret = change(named._replace(field="oauth.client_secret"), oauth.client_secret) or None
                 oauth = oauth.model_copy(update={"client_secret": secret})
-            return one.model_copy(update={"api_key": key or None, "oauth": oauth})
+            url = address_with(one.url, lambda part, secret: change(named._replace(field=f"url.{part}"), secret))
+            return one.model_copy(update={"url": url, "api_key": key or None, "oauth": oauth})
 
         def program(place: _Place, one: StdioServer) -> StdioServer:
             named = place._replace(server=one.name)
             env = {
                 name: value and change(named._replace(field=f"env.{name}"), value) for name, value in one.env.items()
             }
-            return one.model_copy(update={"env": env})
+            args = arguments_with(one.args, lambda part, secret: change(named._replace(field=part), secret))
+            return one.model_copy(update={"env": env, "args": args})
 
         update: dict[str, list[Any]] = {
             kind: [make(_Place(kind, number), one) for number, one in enumerate(getattr(self, kind))]

@@ -8,9 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+from agent_core.events.masking import secrets_in_address
 
 WEB: Final = ("http", "https")
 """The schemes of addresses that are asked over HTTP."""
@@ -62,22 +64,6 @@ def shown_address(address: str) -> str:
         return address.partition("?")[0].rpartition("@")[2]
 
 
-def passwords_of(address: str) -> list[str]:
-    """The password in it, as it is written there and as it is sent."""
-    try:
-        password = urlsplit(address).password or ""
-    except ValueError:
-        return []
-    return [form for form in dict.fromkeys((password, unquote(password))) if form]
-
-
-def with_password(address: str, password: str) -> str:
-    """The address with this password in the place of its own."""
-    parts = urlsplit(address)
-    user, host = parts.username or "", parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{host}"))
-
-
 SettingText = Annotated[str, Field(max_length=_MAX_TEXT)]
 """Kept as it was typed."""
 
@@ -115,7 +101,7 @@ EnvironmentVariables = Annotated[dict[str, SecretStr], AfterValidator(_variables
 
 def is_secret_variable(name: str, value: str) -> bool:
     """Whether a variable of an environment looks like a secret, by its name or its value."""
-    return bool(value) and bool(_SECRET_NAME.search(name) or _SECRET_VALUE.match(value) or passwords_of(value))
+    return bool(value) and bool(_SECRET_NAME.search(name) or _SECRET_VALUE.match(value) or secrets_in_address(value))
 
 
 def secret_variables(variables: Mapping[str, SecretStr]) -> list[str]:

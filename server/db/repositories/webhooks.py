@@ -11,7 +11,7 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
-from server.auth.secrets import SecretUnreadableError
+from server.auth.secrets import SEALED, SecretUnreadableError
 from server.db.errors import TooManyWebhooksError
 from server.db.tables import conversations, to_microseconds, webhook_positions, webhooks
 from server.db.writer import SealedRepository
@@ -78,7 +78,7 @@ class WebhookChanges(TypedDict, total=False):
 
 
 class WebhookRepository(SealedRepository):
-    """Keeps `StoredWebhook`s, their secrets encrypted."""
+    """Keeps `StoredWebhook`s, their addresses (which may hold a key) and secrets encrypted."""
 
     async def all(self) -> list[StoredWebhook]:
         rows = await self._engines.select(select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id))
@@ -88,6 +88,7 @@ class WebhookRepository(SealedRepository):
         """Keep it durably; `TooManyWebhooksError` where its user has `MAX_PER_USER`."""
         values = {column.name: getattr(webhook, column.name) for column in webhooks.c}
         values |= {"secret": self._sealed(webhook.id, webhook.secret), "events": list(webhook.events)}
+        values["url"] = self._sealed_url(webhook.id, webhook.url)
 
         async def apply(connection: AsyncConnection) -> None:
             owned = select(func.count()).select_from(webhooks).where(webhooks.c.user_id == webhook.user_id)
@@ -103,6 +104,8 @@ class WebhookRepository(SealedRepository):
             values["events"] = list(changes["events"])
         if "secret" in changes:
             values["secret"] = self._sealed(webhook_id, changes["secret"])
+        if "url" in changes:
+            values["url"] = self._sealed_url(webhook_id, changes["url"])
         return await self._writer.execute(update(webhooks).where(webhooks.c.id == webhook_id).values(values)) > 0
 
     async def delete(self, webhook_id: str) -> None:
@@ -151,15 +154,32 @@ class WebhookRepository(SealedRepository):
     def _sealed(self, webhook_id: str, secret: SecretStr) -> str:
         return self._box.encrypt(secret.get_secret_value(), purpose=purpose_of_webhook(webhook_id))
 
+    def _sealed_url(self, webhook_id: str, url: str) -> str:
+        return self._box.encrypt(url, purpose=purpose_of_address(webhook_id))
+
     def _webhook(self, row: Row[Any]) -> StoredWebhook:
         values = dict(row._mapping)
         try:
             secret = self._box.decrypt(values["secret"], purpose=purpose_of_webhook(values["id"]))
+            if is_sealed_address(values["url"]):
+                values["url"] = self._box.decrypt(values["url"], purpose=purpose_of_address(values["id"]))
         except SecretUnreadableError as error:
             secret, values["active"], values["problem"] = "", False, f"secret: {error}"
+            if is_sealed_address(values["url"]):
+                values["url"] = ""
         return StoredWebhook(**{**values, "secret": SecretStr(secret), "events": tuple(values["events"])})
 
 
 def purpose_of_webhook(webhook_id: str) -> str:
-    """What the encrypted text is bound to."""
+    """What the encrypted secret is bound to."""
     return f"webhook/{webhook_id}"
+
+
+def purpose_of_address(webhook_id: str) -> str:
+    """What the encrypted address is bound to."""
+    return f"webhook/url/{webhook_id}"
+
+
+def is_sealed_address(url: str) -> bool:
+    """Whether a stored address is encrypted; an earlier version left them as they were."""
+    return url.startswith(SEALED)

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from agent_core.destinations import PORTS
+from agent_core.events.masking import secrets_in_address
 from server.db.errors import TooManyWebhooksError
 from server.db.repositories.webhooks import MAX_PER_USER, StoredWebhook, WebhookChanges
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, identity_of, services_of
@@ -22,6 +23,7 @@ from server.doors.webhooks.sender import new_secret, secret_problem
 from server.errors import ConversationNotFoundError
 from server.routes.query import PagingDependency
 from server.routes.route_classes import make_router
+from server.settings.mcp_config import HIDDEN, hidden_address
 from server.wire.envelope import wire_time
 
 T = TypeVar("T")
@@ -102,7 +104,7 @@ class WebhookInfo(BaseModel):
     """A webhook as its user sees it."""
 
     id: str
-    url: str
+    url: str = Field(description="Parameters whose names tell of secrets are hidden; sent back like that they stay.")
     events: list[str]
     conversation_id: str | None
     active: bool
@@ -155,6 +157,7 @@ async def create_webhook(
     """Have an address told of what is stored from now on. The answer is the only one that shows the secret."""
     if body.conversation_id is not None and await find_conversation(services, identity, body.conversation_id) is None:
         raise ConversationNotFoundError(body.conversation_id)
+    _refuse_hidden(body.url)
     webhook = StoredWebhook(
         id=f"wh_{uuid.uuid4().hex}",
         user_id=identity.user_id,
@@ -180,6 +183,9 @@ async def read_webhook(webhook: OwnWebhook) -> WebhookInfo:
 async def change_webhook(webhook: OwnWebhook, services: ServicesDependency, body: WebhookChange) -> WebhookInfo:
     """Change it. One that is made active, or whose address changes, is tried again at once, from where it was."""
     values = {name: value for name, value in body if value is not None}
+    if body.url == hidden_address(webhook.url):
+        del values["url"]
+    _refuse_hidden(values.get("url"))
     if body.events is not None:
         values["events"] = tuple(dict.fromkeys(body.events))
     changes = cast(WebhookChanges, values)
@@ -210,9 +216,15 @@ async def replay_events(
     return _info(webhook)
 
 
+def _refuse_hidden(url: str | None) -> None:
+    if HIDDEN in secrets_in_address(url or ""):
+        raise HTTPException(422, f"url: {HIDDEN} stands for a key that is not stored; send the whole address")
+
+
 def _place(webhook: StoredWebhook) -> tuple[str, str]:
     return (wire_time(webhook.created_at), webhook.id)
 
 
 def _info(webhook: StoredWebhook) -> WebhookInfo:
-    return WebhookInfo.model_validate(webhook, from_attributes=True)
+    info = WebhookInfo.model_validate(webhook, from_attributes=True)
+    return info.model_copy(update={"url": hidden_address(webhook.url)})

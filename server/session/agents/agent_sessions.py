@@ -69,7 +69,6 @@ from server.session.user_settings import (
 )
 from server.settings.mcp_config import AgentServers, McpConfig, agent_servers, read_config
 from server.settings.settings import Settings
-from server.settings.text_fields import secret_variables
 
 logger = logging.getLogger(__name__)
 
@@ -216,7 +215,10 @@ class AgentFactory(Protocol):
 
 
 class AgentSessions:
-    """The server's `AgentFactory`; `hide` is told the secrets that the process's log must not show."""
+    """The server's `AgentFactory`; `hide` is told the secrets that the process's log must not show.
+
+    `own_secrets` are the server's, which no conversation shows.
+    """
 
     def __init__(
         self,
@@ -230,7 +232,9 @@ class AgentSessions:
         search: SearchService,
         plugins: Plugins,
         hide: Callable[[Iterable[str]], None],
+        own_secrets: Sequence[str] = (),
     ) -> None:
+        self._own_secrets = own_secrets
         self._requests = requests
         self._sign_ins = sign_ins
         self._search = search
@@ -334,7 +338,7 @@ class AgentSessions:
     async def _secrets_of(self, user: StoredSettings | None, user_id: str) -> UserSecrets:
         # A secret of the user's own goes before a provider's token: it was given this very name.
         named = provider_secrets(user) | await self._database.user_secrets.values(user_id)
-        hidden = secret_variables(self._settings.runtime_startup_env_vars)
+        hidden = list(self._own_secrets)
         if (key := search_key(user, self._settings)) is not None:
             hidden.append(key.get_secret_value())
         hidden += secret_values(user) if user is not None else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from server.db.repositories.user_settings import ProviderToken, StoredSettings
 from server.db.repositories.webhooks import StoredWebhook
 from server.db.sealing_keys import Rotation
 from server.db.sealing_keys import rotate_key as rotate
+from server.db.tables import metadata
 from server.session.agents.agent_sessions import OWN_SERVERS, opened_servers, sealed_servers
 from server.settings.mcp_config import McpConfig
 from server.settings.settings import Settings
@@ -43,7 +45,7 @@ async def fill(data_dir: Path, settings: DatabaseSettings | None = None) -> byte
         await save_settings(database, SETTINGS)
         await save_settings(database, SETTINGS, ANN)
         await database.user_secrets.create("API_KEY", "five", "of the shop", ANN)
-        webhook = StoredWebhook(id="w1", user_id=ANN, url="https://example.com", secret=SecretStr("whsec_six"))
+        webhook = StoredWebhook(id="w1", user_id=ANN, url="https://example.com/?key=8", secret=SecretStr("whsec_six"))
         await database.webhooks.create(webhook)
         await database.mcp_sign_ins.begin(SIGN_IN, "state", "seven", ANN)
         for conversation_id in ("c1", "c2"):
@@ -57,7 +59,7 @@ async def check_everything_is_readable(database: Database) -> None:
     assert await database.settings.get(ANN) == SETTINGS
     assert (await database.user_secrets.values(ANN))["API_KEY"].secret == SecretStr("five")
     (webhook,) = await database.webhooks.all()
-    assert webhook.secret == SecretStr("whsec_six")
+    assert (webhook.secret, webhook.url) == (SecretStr("whsec_six"), "https://example.com/?key=8")
     assert await database.mcp_sign_ins.get(SIGN_IN.server, ANN) == SIGN_IN
     begun = await database.mcp_sign_ins.begun("state")
     assert begun is not None
@@ -69,6 +71,13 @@ async def check_everything_is_readable(database: Database) -> None:
         assert record.options["other"] == "v1"
 
 
+async def sealed_texts(data_dir: Path, settings: DatabaseSettings) -> set[str]:
+    """Everything in the database that is encrypted, in whatever column."""
+    async with open_database(data_dir, settings) as database:
+        rows = [row for table in metadata.tables.values() for row in await database.engines.select(table.select())]
+    return {one for row in rows for one in re.findall(r"v1:[\w-]{20,}=*", str(tuple(row)))}
+
+
 async def rotated(data_dir: Path, settings: DatabaseSettings) -> Rotation:
     async with open_database(data_dir, settings) as database:
         return await rotate(database.writer, database.secrets, data_dir / KEY_FILE)
@@ -78,7 +87,10 @@ async def test_everything_is_readable_with_the_new_key_and_the_old_one_is_refuse
     tmp_path: Path, database_settings: DatabaseSettings
 ) -> None:
     old = await fill(tmp_path, database_settings)
-    assert await rotated(tmp_path, database_settings) == Rotation(sealed=12, unreadable=0)
+    before = await sealed_texts(tmp_path, database_settings)
+    assert await rotated(tmp_path, database_settings) == Rotation(sealed=len(before), unreadable=0)
+    after = await sealed_texts(tmp_path, database_settings)
+    assert (len(after), before & after) == (13, set()), "whatever table it is in"
     new = (tmp_path / KEY_FILE).read_bytes()
     assert new != old
     assert (tmp_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
@@ -124,7 +136,7 @@ async def test_what_the_old_key_cannot_read_is_left_for_the_key_that_can(
     (tmp_path / KEY_FILE).unlink()
     async with open_database(tmp_path, database_settings) as database:
         await database.user_secrets.create("OTHER", "seven", "")
-    assert await rotated(tmp_path, database_settings) == Rotation(sealed=1, unreadable=12)
+    assert await rotated(tmp_path, database_settings) == Rotation(sealed=1, unreadable=13)
     async with open_database(tmp_path, database_settings) as database:
         assert (await database.user_secrets.values())["OTHER"].secret == SecretStr("seven")
     (tmp_path / KEY_FILE).write_bytes(lost)
