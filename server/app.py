@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
+from importlib import import_module
 from shutil import disk_usage
 
 from fastapi import FastAPI
@@ -21,6 +22,7 @@ from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.runtime.selection import choose_provider
 from agent_core.spans import watched_by
 from agent_core.troubles import Trouble
+from server.accounts import Accounts
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator, OwnAuthenticator, PageSessions, resolve_token
 from server.auth.origin import OriginPolicy, check_bind
@@ -47,6 +49,7 @@ from server.http.error_pages import ERROR_ROUTES
 from server.http.forwarding import Forwarding
 from server.http.gate import Gate
 from server.http.page import page_of
+from server.http.revocable import Revocable
 from server.http.sign_in import SignIn
 from server.http.unfinished import Unfinished
 from server.metrics import ServerMetrics
@@ -112,19 +115,22 @@ class Application:
         self.token = resolve_token(settings)
         made = make_part(settings, "authenticator_class", settings)
         own = None if made is None else OwnAuthenticator(made)
-        if own is None or not own.required:
+        self.accounts = Accounts(self.token, path=settings.base_path or "/") if settings.users == "accounts" else None
+        if self.accounts is None and (own is None or not own.required):
             check_bind(settings, self.token)
         page = page_of(settings)
         sessions: PageSessions | None = None
-        if self.token is not None and page.is_foreign and own is None:
+        if self.token is not None and page.is_foreign and own is None and self.accounts is None:
             sessions = PageSessions(self.token, path=settings.base_path or "/")
-        self._authenticator: Authenticator = own or OneTokenAuthenticator(self.token, sessions=sessions)
+        self._authenticator: Authenticator = (
+            self.accounts or own or OneTokenAuthenticator(self.token, sessions=sessions)
+        )
         self._keeper = Doorkeeper(self._authenticator)
         self._page_scripts = page.scripts
         shown: ASGIApp = page
         if sessions is not None:
             shown = SignIn(page, keeper=self._keeper, sessions=sessions)
-        self.api = _make_api(shown, self._lifespan, settings.base_path)
+        self.api = _make_api(shown, self._lifespan, settings.base_path, has_accounts=self.accounts is not None)
         provider: SandboxProvider | None = make_part(settings, "sandbox_provider_class", settings)
         self._choose = choose or (lambda: _choose(settings, provider))
         self._handler: ASGIApp = _not_started
@@ -177,6 +183,8 @@ class Application:
             api.state.services = self.services
             origins = OriginPolicy.from_settings(self.settings)
             inner = gateway.asgi_app(api)
+            if self.accounts is not None:
+                inner = Revocable(inner, self.accounts.watch)
             if (url_of := self.services.manager.url_of) is not None:
                 inner = forwarding = Forwarding(inner, url_of)
                 stack.push_async_callback(forwarding.aclose)
@@ -230,6 +238,8 @@ class Application:
                 own,
             )
         )
+        if self.accounts is not None:
+            await stack.enter_async_context(self.accounts.over(database, self._keeper))
         database.engines.reads.on_busy = partial(metrics.trouble, Trouble.DATABASE_BUSY)
         database.writer.metrics = metrics
         metrics.gauge("drydock_pending_changes", lambda: database.writer.pending)
@@ -295,7 +305,12 @@ class Application:
         await stack.enter_async_context(Retention(settings, database, manager, metrics))
         await stack.enter_async_context(HostWatch(metrics))
         gateway = SocketGateway(
-            manager, authenticator, keeper=self._keeper, limits=self.socket_limits, base_path=settings.base_path
+            manager,
+            authenticator,
+            keeper=self._keeper,
+            limits=self.socket_limits,
+            base_path=settings.base_path,
+            watch=None if self.accounts is None else self.accounts.watch,
         )
         await stack.enter_async_context(gateway)
         _show_clients(metrics, gateway)
@@ -324,6 +339,7 @@ class Application:
             search=search,
             plugins=plugins,
             metrics=metrics,
+            accounts=self.accounts,
         )
         live_logs = services.live_logs
         metrics.gauge("drydock_live_logs", live_logs.total)
@@ -346,7 +362,9 @@ def create_app(
     return Application(settings, choose=choose, log_masker=log_masker)
 
 
-def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: str) -> FastAPI:
+def _make_api(
+    page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: str, *, has_accounts: bool = False
+) -> FastAPI:
     api = FastAPI(
         lifespan=lifespan,  # type: ignore[arg-type]
         docs_url=None,
@@ -363,6 +381,8 @@ def _make_api(page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: s
         *(feedback, notes, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),
     ):
         api.router.routes.extend(module.router.routes)
+    if has_accounts:
+        api.router.routes.extend(import_module("server.routes.user.accounts").router.routes)
     api.router.routes.extend([*PROVIDER_ROUTES, *mcp_sign_ins.OPEN_ROUTES, *ERROR_ROUTES])
     api.mount("/", page)
     return api

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from agent_core.troubles import USER
+from server.accounts import Accounts
 from server.auth.identity import IDENTITY, Authenticator, Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.database import Database
@@ -50,6 +51,8 @@ class Services:
     search: SearchService
     plugins: Plugins
     metrics: ServerMetrics
+    accounts: Accounts | None = None
+    """Of users with accounts; None where there is one user."""
     chats: ChatClaims = field(default_factory=ChatClaims)
     live_logs: Counter[str] = field(default_factory=Counter)
     """How many logs each user follows."""

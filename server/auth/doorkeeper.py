@@ -24,6 +24,9 @@ WRONG_AT_ONCE: Final = 20
 WRONG_IN_ALL: Final = 200
 """The same for all addresses together."""
 
+WRONG_FOR_NAME: Final = 10
+"""So many wrong passwords for one name, from all addresses, and as many in each further minute."""
+
 AGAIN: Final = 1 / 20
 """What the same wrong token costs of that when it comes again."""
 
@@ -54,6 +57,12 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         return allowed
 
+    def give_back(self, client: str, cost: float = 1.0) -> None:
+        """Have what was allowed just now not count."""
+        if client in self._buckets:
+            filled, last = self._buckets[client]
+            self._buckets[client] = (min(self._size, filled + cost), last)
+
     def seconds_until_next(self, client: str) -> int:
         """After how long, from when it was asked last, one more may pass."""
         filled, _ = self._buckets.get(client, (self._size, 0.0))
@@ -66,6 +75,7 @@ class NotLetIn:
 
     was_shown: bool
     retry_after: int | None = None
+    what: str = "access tokens"
 
     @property
     def status(self) -> int:
@@ -85,7 +95,7 @@ class NotLetIn:
     def text(self) -> str:
         if self.retry_after is None:
             return "That is not this server's access token."
-        return f"Too many wrong access tokens; try again in {self.retry_after} s, with the right one."
+        return f"Too many wrong {self.what}; try again in {self.retry_after} s, with the right one."
 
 
 class Doorkeeper:
@@ -99,6 +109,7 @@ class Doorkeeper:
         self._authenticator = authenticator
         self._now = now
         self._by_address = RateLimiter(WRONG_AT_ONCE / _MINUTE, at_once=WRONG_AT_ONCE)
+        self._by_name = RateLimiter(WRONG_FOR_NAME / _MINUTE, at_once=WRONG_FOR_NAME)
         self._in_all = RateLimiter(WRONG_IN_ALL / _MINUTE, at_once=WRONG_IN_ALL)
         self._secret = secrets.token_bytes(16)
         self._marks: OrderedDict[str, deque[bytes]] = OrderedDict()
@@ -128,6 +139,23 @@ class Doorkeeper:
         self._remember(mark, address)
         self._tell(address, now, f"a wrong access token from {address} at {door}", is_refused=False)
         return NotLetIn(was_shown=True)
+
+    def try_password(self, name: str, address: str) -> NotLetIn | None:
+        """Count one try before the password is looked at: a refusal says nothing of it. `was_right` takes it back.
+
+        Passwords can be guessed, other than tokens: who has tried too many waits, also with the right one. Those for
+        one name are counted together, wherever they come from, and whether or not there is such a user.
+        """
+        now = self._now()
+        for limiter, key in ((self._by_address, address), (self._by_name, name), (self._in_all, "")):
+            if not limiter.allows(key, now):
+                self._tell(key, now, f"too many tries to sign in with a password, the last one from {address}; refused")
+                return NotLetIn(was_shown=True, retry_after=limiter.seconds_until_next(key), what="passwords")
+        return None
+
+    def was_right(self, name: str, address: str) -> None:
+        for limiter, key in ((self._by_address, address), (self._by_name, name), (self._in_all, "")):
+            limiter.give_back(key)
 
     def _remember(self, mark: bytes, address: str) -> None:
         """A page with an old token tries it again and again, and guesses nothing."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from server.errors import ConfigurationError
 from server.settings.settings import Settings
@@ -29,6 +29,10 @@ COOKIE_PREFIX: Final = "drydock_page_"
 
 IDENTITY: Final = "drydock.identity"
 """Where the scope of a request that was let in says whose it is."""
+
+
+FIRST: Final = ""
+"""The id of a server's only user and, with accounts, of its first administrator: what was there stays theirs."""
 
 
 class Role(StrEnum):
@@ -54,28 +58,48 @@ _OF_ROLES: Final = {
     Role.VIEWER: frozenset({Permission.READ}),
 }
 
+_DOES: Final = {
+    Permission.READ: "read anything",
+    Permission.WRITE: "change anything",
+    Permission.ADMIN: "administer this server",
+}
+_BY_ID: Final = cast(Role, "")
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A user, and by what they are known here: `scopes` are those of the token that was shown, all for a sign-in.
 
-    The empty `user_id` is the only user of a server without accounts, who administers it. `credential` names the token
-    or the sign-in in the database; "" where there is none.
+    Unless something else is said, the `FIRST` one administers the server and all others use it. `credential` names the
+    token or the sign-in in the database; "" where there is none.
     """
 
-    user_id: str = ""
+    user_id: str = FIRST
     name: str = ""
-    role: Role = Role.USER
+    role: Role = _BY_ID
     scopes: frozenset[Permission] = ALL_SCOPES
     credential: str = ""
 
     def __post_init__(self) -> None:
-        if not self.user_id:
-            object.__setattr__(self, "role", Role.ADMINISTRATOR)
+        if not self.role:
+            object.__setattr__(self, "role", Role.ADMINISTRATOR if self.user_id == FIRST else Role.USER)
 
     def may(self, permission: Permission) -> bool:
         """Whether both the user's role and what was shown allow it."""
         return permission in self.scopes and permission in _OF_ROLES[self.role]
+
+
+def refused_permission(identity: Identity, permission: Permission) -> str | None:
+    """Why this is not this identity's to do; None where it is."""
+    if identity.may(permission):
+        return None
+    if permission not in identity.scopes:
+        return f"This token may not {_DOES[permission]}: it has no scope {permission}. Show one that has it."
+    return f"You may not {_DOES[permission]}: your role is {identity.role}. An administrator can change it."
+
+
+Watch = Callable[[Identity, Callable[[], None]], Callable[[], None]]
+"""Has the second one called, once, when the identity is not what it was; what is returned has that over."""
 
 
 class Authenticator(Protocol):

@@ -187,6 +187,8 @@ def _run(options: argparse.Namespace) -> int:
         name = options.command.replace("-", "_")
         command: Callable[..., int] = getattr(import_module(f"server.cli.{name}"), name)
     own = {name: getattr(options, name) for name in _OWN_OPTIONS.get(options.command, ())}
+    if options.command == "users":
+        own["options"] = vars(options)
     return command(settings, sys.stdout, **own)
 
 
@@ -220,6 +222,7 @@ _OWN_OPTIONS: Final = {
     "backup": ("file", "replace", "with_key", "with_workspaces", "keep", "quiet"),
     "restore": ("file", "replace", "take_over"),
     "migrate-database": ("to",),
+    "users": ("action",),
 }
 """Options of commands that are no settings."""
 

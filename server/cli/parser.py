@@ -38,6 +38,10 @@ _EXPORT = """
 Write a conversation of a running server into a file. With FILE it is the whole conversation: its log, those of its
 sub-agents, and its workspace. Otherwise it is a trajectory, as first-generation servers export it.
 """
+_USERS = """
+Say who uses a server with accounts (the setting `users`): add and invite users, let them in no more, print links for
+new passwords, make tokens. It works on the database of the server, which may run; run it as the server's user.
+"""
 _ROTATE = """
 Make a new key, and encrypt every secret that is stored with it in place of the old key. End the server first; a command
 that is broken off has changed nothing, or is finished by the next start.
@@ -129,6 +133,13 @@ exit status: 0 everything that is needed is there, 1 something is to be mended
 examples:
   drydock backup monday.drydock --data-dir /srv/drydock
   drydock backup /backups --keep 7 --quiet            nightly: the newest seven stay
+""",
+    "users": """
+examples:
+  drydock users link                                  the link by which the first administrator signs up
+  drydock users add ann --role administrator          prints a link, by which she chooses a password
+  drydock users token ann --scopes read --days 30     for a program; it is shown once
+  drydock users disable bob                           nothing lets him in any more, within a second or two
 """,
     "restore": """
 examples:
@@ -324,6 +335,51 @@ def _add_data(command: argparse.ArgumentParser) -> None:
     command.add_argument("--config", type=Path, help="TOML file with settings; `drydock docs configuration` lists them")
 
 
+ROLES: Final = ("administrator", "user", "viewer")
+"""What a user can be."""
+SCOPES: Final = ("read", "write", "admin")
+"""What a token can be good for."""
+
+
+def _add_users(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    made: dict[str, argparse.ArgumentParser] = {}
+    for name, text in (
+        ("list", "list them"),
+        ("add", "add one, and print the link by which they choose a password"),
+        ("invite", "print a link by which somebody becomes a user"),
+        ("link", "print a link by which somebody becomes the first administrator"),
+        ("reset", "print a link by which a user chooses another password"),
+        ("disable", "let one in no more; what they have stays"),
+        ("enable", "let one in again"),
+        ("role", "make one administrator, user or viewer"),
+        ("token", "make an access token of one, and print it"),
+        ("revoke", "have a token of one count no more"),
+    ):
+        made[name] = actions.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+        if name not in ("list", "invite", "link"):
+            made[name].add_argument("name", metavar="NAME", help="the user's name, or address")
+    made["add"].add_argument("--email", help="the user's address")
+    made["add"].add_argument(
+        "--password", action="store_true", help="ask for the password, or read it as a line of input"
+    )
+    for name in ("add", "invite"):
+        made[name].add_argument("--role", choices=ROLES, default="user", help="what the user is (default: user)")
+    made["role"].add_argument("role", choices=ROLES, help="what the user is from now on")
+    made["token"].add_argument(
+        "--scopes", choices=SCOPES, nargs="+", default=["read", "write"], help="(default: read write)"
+    )
+    made["token"].add_argument(
+        "--days", type=_count, metavar="N", help="for how long it counts (default: until it is revoked)"
+    )
+    for name in ("token", "revoke"):
+        made[name].add_argument(
+            "--label", default="command line", metavar="TEXT", help="its name (default: command line)"
+        )
+    for one in made.values():
+        _add_data(one)
+
+
 def _add_backup(making: argparse.ArgumentParser, restoring: argparse.ArgumentParser) -> None:
     making.add_argument("file", type=Path, help="the backup to be made; - for standard output")
     making.add_argument("--force", action="store_true", dest="replace", help="replace the file if it exists")
@@ -378,6 +434,7 @@ def parser() -> argparse.ArgumentParser:
             help="send traces by OTLP over HTTP, as OpenTelemetry's variables OTEL_… say",
         )
     _add_data(commands.add_parser("rotate-key", help="encrypt all secrets with a new key", description=_ROTATE))
+    _add_users(commands.add_parser("users", help="say who uses a server with accounts", description=_USERS))
     moving = commands.add_parser(
         "migrate-database", help="move everything from SQLite to PostgreSQL", description=_MIGRATE_DATABASE
     )

@@ -139,7 +139,11 @@ class AnnouncingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._say(f"Drydock {VERSION} is at {self._address}{_fragment(self._app.token)}")
+        accounts = self._app.accounts
+        self._say(f"Drydock {VERSION} is at {self._address}{_fragment(self._app.token if accounts is None else None)}")
+        if accounts is not None and (link := await accounts.first_link()) is not None:
+            self._say(f"  users     the first administrator signs up at {self._address}{link}")
+            self._say("            (it counts once, and for a day; `drydock users link` prints another one)")
         self._announcing = asyncio.create_task(self._announce(), name="announce")
         if self._certificate is not None:
             self._renewing = asyncio.create_task(self._renew(self._certificate), name="renew the certificate")

@@ -29,6 +29,7 @@ from server.db.errors import DatabaseError, DatabaseVersionError, database_error
 from server.db.event_store import SqlEventStore
 from server.db.repositories.chat_turns import ChatTurnRepository
 from server.db.repositories.conversations import ConversationRepository, Touches
+from server.db.repositories.credentials import CredentialRepository
 from server.db.repositories.feedback import FeedbackRepository
 from server.db.repositories.idempotency_keys import IdempotencyKeys
 from server.db.repositories.mcp_sign_ins import McpSignInRepository
@@ -37,6 +38,7 @@ from server.db.repositories.plugins import PluginRepository
 from server.db.repositories.user_secrets import SecretRepository, SecretStore
 from server.db.repositories.user_settings import SettingsRepository, SettingsStore
 from server.db.repositories.user_skills import SkillRepository
+from server.db.repositories.users import UserRepository
 from server.db.repositories.waiting_files import WaitingFileRepository
 from server.db.repositories.webhooks import WebhookRepository
 from server.db.sealing_keys import check_key, finish_rotation
@@ -46,7 +48,7 @@ from server.db.tables import metadata
 from server.db.upgrade_copies import UpgradeCopies
 from server.db.writer import Writer
 
-HEAD = "0013"
+HEAD = "0014"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -86,6 +88,8 @@ class Database:
     user_skills: SkillRepository
     plugins: PluginRepository
     waiting_files: WaitingFileRepository
+    users: UserRepository
+    credentials: CredentialRepository
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -172,11 +176,38 @@ async def open_database(
             user_skills=SkillRepository(engines, writer),
             plugins=PluginRepository(engines, writer),
             waiting_files=WaitingFileRepository(engines, writer),
+            users=UserRepository(engines, writer),
+            credentials=CredentialRepository(engines, writer),
             blobs=blobs,
             secrets=box,
             engines=engines,
             writer=writer,
         )
+
+
+@asynccontextmanager
+async def open_beside(data_dir: Path, settings: DatabaseSettings) -> AsyncIterator[tuple[Engines, Writer]]:
+    """The database of a server that may run meanwhile, to change a few rows; `DatabaseError` unless it is of today."""
+    file = data_dir / DATABASE_FILE
+    if settings.url is None and not file.exists():
+        raise DatabaseError(f"there is no database {file}; start the server once, or name its folder with --data-dir")
+    engines = create_engines(settings.url or sqlite_url(file), settings)
+    try:
+        async with engines.write.connect() as connection:
+            revision = await connection.run_sync(stored_revision)
+        if revision != HEAD:
+            raise DatabaseError(
+                f"the schema of the database is {revision or 'not made yet'}, this version works with {HEAD}: start the"
+                " server of this version once"
+            )
+        async with Writer(engines, close_timeout_seconds=settings.close_timeout_seconds) as writer:
+            yield engines, writer
+    except Exception as error:
+        if not is_database_failure(error):
+            raise
+        raise database_error("the database could not be opened", error) from error
+    finally:
+        await engines.dispose()
 
 
 async def _shared_instance_id(engines: Engines, own: str) -> str:

@@ -362,3 +362,62 @@ notes = Table(
     *_columns(UtcMoment, "created_at", "updated_at"),
     Index("ix_notes_listing", "user_id", "created_at", "id"),
 )
+
+# Who may use the server, where it has accounts (`users = "accounts"`). The first administrator has the empty id, which
+# everything has that was there before. `look` is the same for names that are taken for one another.
+users = Table(
+    "users",
+    metadata,
+    Column("id", PlainText, primary_key=True),
+    *_columns(PlainText, "name", "look"),
+    *_columns(PlainText, "email", "password", nullable=True),
+    Column("role", String(32), nullable=False),
+    Column("disabled", Boolean, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Index("ix_users_look", "look", unique=True),
+    Index("ix_users_email", "email", unique=True),
+)
+
+# By what providers call them, users who sign in there.
+user_identities = Table(
+    "user_identities",
+    metadata,
+    *_columns(PlainText, "issuer", "subject", "user_id"),
+    PrimaryKeyConstraint("issuer", "subject"),
+    Index("ix_user_identities_user_id", "user_id"),
+)
+
+# What users show for who they are: tokens for programs, and sign-ins of browsers; both by their digests alone.
+access_tokens = Table(
+    "access_tokens",
+    metadata,
+    Column("id", PlainText, primary_key=True),
+    Column("digest", String(64), nullable=False),
+    *_columns(PlainText, "user_id", "name"),
+    Column("scopes", JSON, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    *_columns(UtcMoment, "expires_at", "used_at", nullable=True),
+    Index("ix_access_tokens_digest", "digest", unique=True),
+    Index("ix_access_tokens_user_id", "user_id"),
+)
+sign_ins = Table(
+    "sign_ins",
+    metadata,
+    Column("id", PlainText, primary_key=True),
+    Column("digest", String(64), nullable=False),
+    *_columns(PlainText, "user_id", "address", "browser"),
+    *_columns(UtcMoment, "created_at", "expires_at", "used_at"),
+    Index("ix_sign_ins_digest", "digest", unique=True),
+    Index("ix_sign_ins_user_id", "user_id"),
+)
+
+# Links that count once: with a `user_id` a new password for that user, else a new user with this role. `made_by` is
+# null for those of the server and of its command line.
+one_time_links = Table(
+    "one_time_links",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    *_columns(PlainText, "user_id", "role", "made_by", nullable=True),
+    *_columns(UtcMoment, "created_at", "expires_at"),
+    Index("ix_one_time_links_user_id", "user_id"),
+)

@@ -13,11 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from agent_core.errors import EventStoreError
 from agent_core.spans import Span
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
-from server.auth.identity import IDENTITY, Authenticator
+from server.auth.identity import IDENTITY, Authenticator, Identity, Permission, refused_permission
 from server.auth.origin import OriginPolicy
-from server.errors import problems_body, refusal_body
+from server.errors import RETRY_SECONDS, problems_body, refusal_body, status_of
 from server.http.sign_in import SIGN_IN
 from server.settings.settings import Settings
 
@@ -33,6 +34,13 @@ SOCKET_PREFIX: Final = "/socket.io"
 OAUTH_PREFIX: Final = "/oauth/"
 """What is asked without a token by whoever comes back from a sign-in with an MCP server."""
 
+STRANGERS: Final = frozenset({"/api/auth/sign-in", "/api/auth/link", "/api/auth/link/use"})
+"""What is asked by who is not signed in yet, where users have accounts."""
+OWN_ACCOUNT: Final = "/api/auth/"
+"""How the paths begin where all users, whatever their role, look after their accounts."""
+ADMINISTRATION: Final = "/api/admin/"
+"""How the paths begin that are for administrators alone."""
+
 SERVER_INFO: Final = "/server_info"
 """Path that tells strangers what this is, and no more; with the token, how it does. A wrong one is refused."""
 
@@ -46,10 +54,22 @@ _ENDED: Final = (
     "The server has ended before it could answer; when it is back, look whether this was done before you ask again."
 )
 _MAX_NAME: Final = 80
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _PLAIN: Final = (SOCKET_PREFIX, "/mcp/mcp", "/docs", OAUTH_PREFIX)
 """How paths begin that are no routes of the API's."""
 logger = logging.getLogger(__name__)
+
+
+def forbidden(identity: Identity, method: str, path: str) -> str | None:
+    """Why this user may not ask this, or not with this token; None: they may, if it is theirs."""
+    if path.startswith(ADMINISTRATION):
+        return refused_permission(identity, Permission.ADMIN)
+    if method in _READING:
+        return refused_permission(identity, Permission.READ)
+    if path.startswith(OWN_ACCOUNT) and Permission.WRITE in identity.scopes:
+        return None
+    return refused_permission(identity, Permission.WRITE)
 
 
 class _BodyRefusedError(HTTPException):
@@ -100,6 +120,8 @@ class Gate:
         self._origins = origins
         self._base_path = settings.base_path
         self._unlooked = 0
+        self._how = {"sign_in": ["password"]} if settings.users == "accounts" else {}
+        self._strangers = STRANGERS if settings.users == "accounts" else frozenset()
         self._limiter = RateLimiter(settings.requests_per_second)
         self._max_body = ("max_request_bytes", settings.max_request_bytes)
         self._max_upload = ("max_upload_bytes", settings.max_upload_bytes)
@@ -197,11 +219,16 @@ class Gate:
             return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
         is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
         if (is_api or path == SERVER_INFO) and not is_preflight:
-            judged = await self._keeper.by_headers(headers, address_of(scope), path.split("/")[1])
+            try:
+                judged = await self._keeper.by_headers(headers, address_of(scope), path.split("/")[1])
+            except EventStoreError as error:
+                return status_of(error, 503), _body(str(error)), [(b"retry-after", str(RETRY_SECONDS).encode())]
             if not isinstance(judged, NotLetIn):
+                if (why := forbidden(judged, scope["method"], path)) is not None:
+                    return 403, _body(why), []
                 scope[IDENTITY] = judged
-            elif is_api or judged.was_shown:
-                return judged.status, judged.body, judged.headers
+            elif path not in self._strangers and (is_api or judged.was_shown):
+                return judged.status, {**judged.body, **self._how}, judged.headers
         if is_api and (problem := address_problem(scope)) is not None:
             return *problem, []
         length = headers.get("content-length", "")

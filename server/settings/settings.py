@@ -110,6 +110,11 @@ class Settings(BaseModel):
         description="The one access token, at least 24 characters; `auto` makes one on first start and keeps it in "
         "the data folder. Without one there is no login, and only loopback may be listened on.",
     )
+    users: Literal["one", "accounts"] = Field(
+        "one",
+        description="Who uses the server: `one` user, who has the token if there is one, or several with `accounts` of "
+        "their own, who have names, passwords and tokens. The token is then a key of the first administrator.",
+    )
     authenticator_class: OptionalName = Field(
         None,
         description="Dotted path of an `Authenticator` of your own, which says whose a request is; by default the "

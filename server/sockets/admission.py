@@ -105,7 +105,7 @@ class Admission:
     Who has no key is told so in the protocol's words before anything else is looked at. `knows` tells open transports.
     """
 
-    def __init__(self, app: ASGIApp, keeper: Doorkeeper, knows: Callable[[str], bool]) -> None:
+    def __init__(self, app: ASGIApp, keeper: Doorkeeper, knows: Callable[[str, Identity], bool]) -> None:
         self._app = app
         self._keeper = keeper
         self._knows = knows
@@ -130,7 +130,7 @@ class Admission:
                 answer.raw_headers.extend(judged.headers)
                 await answer(scope, receive, send)
             return
-        elif not is_new and not self._knows(query["sid"][0]):
+        elif not is_new and not self._knows(query["sid"][0], judged):
             problem = json.dumps(f"Invalid session {query['sid'][0][:100]}")
             await PlainTextResponse(problem, 400)(scope, receive, send)
             return

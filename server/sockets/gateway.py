@@ -20,7 +20,7 @@ from agent_core.events.event import utc_now
 from agent_core.spans import Span
 from agent_core.troubles import CONVERSATION, USER, Trouble, coded
 from server.auth.doorkeeper import Doorkeeper
-from server.auth.identity import Authenticator
+from server.auth.identity import Authenticator, Identity, Permission, Watch, refused_permission
 from server.errors import ConversationNotFoundError, page_of_code
 from server.http.turnstile import Turnstile
 from server.sockets.admission import Admission, read_handshake
@@ -44,14 +44,24 @@ END_SECONDS: Final = 5.0
 logger = logging.getLogger(__name__)
 
 
+def _nothing_to_watch(_identity: Identity, _end: Callable[[], None]) -> Callable[[], None]:
+    return _do_nothing
+
+
+def _do_nothing() -> None:
+    return
+
+
 @dataclass(slots=True)
 class ClientConnection:
     """One client in one conversation."""
 
     conversation_id: str
     outlet: Outlet
+    identity: Identity
     websocket: SocketConnection | None
     feed: asyncio.Task[None]
+    unwatch: Callable[[], None]
 
 
 class SocketGateway:
@@ -66,7 +76,9 @@ class SocketGateway:
         limits: SocketLimits | None = None,
         clock: Callable[[], datetime] = utc_now,
         base_path: str = "",
+        watch: Watch | None = None,
     ) -> None:
+        self._watch = watch or _nothing_to_watch
         self.limits = limits or SocketLimits()
         self._base_path = base_path
         self._conversations = conversations
@@ -78,6 +90,9 @@ class SocketGateway:
         self._server = _make_server(self.limits, self._on_unjoined)
         self._transports = Transports(self._server, self.limits)
         self._watching: asyncio.Task[None] | None = None
+        self._users: dict[str, str] = {}
+        """Who has joined over a transport."""
+        self._hanging_up: set[asyncio.Task[None]] = set()
         self._server.on("connect", self._on_connect)
         self._server.on("disconnect", self._on_disconnect)
         self._server.on("*", self._on_event)
@@ -96,6 +111,8 @@ class SocketGateway:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
+        if self._hanging_up:
+            await asyncio.wait(self._hanging_up)
         await self._transports.aclose()
         await self._server.shutdown()
 
@@ -103,7 +120,7 @@ class SocketGateway:
         """Socket.IO under ``/socket.io/``, everything else (lifespan too) is `other`'s."""
         app = PayloadKeeper(socketio.ASGIApp(self._server, other_asgi_app=other), max_bytes=self._max_bytes)
         tracked = ConnectionMiddleware(app, self.limits, self._upgraded, self._transports.websocket_ended)
-        return Admission(tracked, self._keeper, self._transports.knows)
+        return Admission(tracked, self._keeper, self._knows)
 
     @property
     def connection_count(self) -> int:
@@ -214,7 +231,11 @@ class SocketGateway:
             clock=self._clock,
         )
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
-        self._connections[connection_id] = ClientConnection(handshake.conversation_id, outlet, websocket, task)
+        unwatch = self._watch(handshake.identity, lambda: self._begin_hang_up(connection_id))
+        self._connections[connection_id] = ClientConnection(
+            handshake.conversation_id, outlet, handshake.identity, websocket, task, unwatch
+        )
+        self._users[outlet.transport_id] = handshake.identity.user_id
         self._transports.joined(outlet.transport_id)
         if websocket is not None:
             websocket.joined()
@@ -231,6 +252,8 @@ class SocketGateway:
         return self.limits.max_transport_bytes if joined else self.limits.max_joining_bytes
 
     async def _take(self, connection: ClientConnection, event: str, args: tuple[object, ...]) -> int:
+        if (problem := refused_permission(connection.identity, Permission.WRITE)) is not None:
+            raise WireError(problem)
         if event not in USER_EVENTS:
             raise WireError(f"event {event[:80]!r} is unknown; send {USER_EVENTS[0]}")
         if len(args) != 1:
@@ -249,6 +272,16 @@ class SocketGateway:
             logger.exception("the feed of connection %s failed", connection_id)
             await send_error(outlet, "The server cannot show this conversation; its log says why.", self._clock())
         await self._hang_up(connection_id)
+
+    def _knows(self, transport_id: str, identity: Identity) -> bool:
+        """Whether there is such a transport, and nobody else has joined a conversation over it."""
+        owner = self._users.get(transport_id, identity.user_id)
+        return owner == identity.user_id and self._transports.knows(transport_id)
+
+    def _begin_hang_up(self, connection_id: str) -> None:
+        task = asyncio.create_task(self._hang_up(connection_id), name=f"hang up:{connection_id}")
+        self._hanging_up.add(task)
+        task.add_done_callback(self._hanging_up.discard)
 
     async def _hang_up(self, connection_id: str) -> None:
         """End a connection so that its client comes back by itself (a Socket.IO disconnect would keep it away)."""
@@ -269,6 +302,8 @@ class SocketGateway:
         connection = self._connections.pop(connection_id, None)
         if connection is None:
             return
+        connection.unwatch()
+        self._users.pop(connection.outlet.transport_id, None)
         connection.outlet.close()
         self._transports.left(connection.outlet.transport_id)
         if connection.websocket is not None:

@@ -17,6 +17,17 @@ _ELSEWHERE: Final = {
         (f"server.db.repositories.waiting_files:WaitingFileRepository.{name}" for name in ("keep", "forget")),
         "of several servers over one database: tests/integration/server/test_cluster.py",
     ),
+    **dict.fromkeys(
+        (
+            f"server.db.repositories.{name}"
+            for name in (
+                *(f"credentials:CredentialRepository.{one}" for one in ("_end", "begin", "make_token", "note_use")),
+                *(f"users:UserRepository.{one}" for one in ("add", "change", "make_link", "renew_hash")),
+                *(f"users:UserRepository.{one}" for one in ("set_password", "use_link")),
+            )
+        ),
+        "one transaction each, where the server has accounts: tests/contract/stores/test_users.py",
+    ),
 }
 """What is not in the table, and why."""
 

@@ -53,7 +53,7 @@ SERVER_ROOMS = [
     {"conversation_manager"},
     {"session"},
     {"git_providers", "sockets"},
-    {"http", "wire"},
+    {"accounts", "http", "wire"},
     {"db"},
     {"auth"},
     {"settings"},

@@ -31,7 +31,7 @@ async def test_a_client_that_hangs_up_in_its_handshake_is_no_fault_of_the_server
     async def nobody(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise AssertionError("a stranger was let in")
 
-    admission = Admission(nobody, keeper, lambda _: False)
+    admission = Admission(nobody, keeper, lambda *_: False)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         scope["extensions"][CONTROL_KEY].abort()  # seen by the transport, and not told yet
