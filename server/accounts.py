@@ -16,7 +16,7 @@ from server.auth.names import look_of
 from server.auth.passwords import Passwords, check_password
 from server.db.database import Database
 from server.db.repositories.credentials import CONFIGURED, SIGN_IN_TIME
-from server.db.repositories.users import FIRST_LINK_TIME, User
+from server.db.repositories.users import FIRST_LINK_TIME, UserRecord
 
 NOTE_SECONDS: Final = 60.0
 """When a credential was used last is known to this."""
@@ -101,7 +101,7 @@ class Accounts:
 
     # --- signing in ---
 
-    async def sign_in(self, name: str, password: str, address: str) -> User | NotLetIn:
+    async def sign_in(self, name: str, password: str, address: str) -> UserRecord | NotLetIn:
         """The user of this name and password; whatever else is wrong is answered alike, and takes as long."""
         look = look_of(name[:_MAX_NOTED])
         if (refusal := self._keeper.try_password(look, address)) is not None:
@@ -115,7 +115,7 @@ class Accounts:
             await self._database.users.renew_hash(user, await self._passwords.hash(password))
         return user
 
-    async def begin(self, user: User, *, address: str, browser: str, is_safe: bool) -> str:
+    async def begin(self, user: UserRecord, *, address: str, browser: str, is_safe: bool) -> str:
         """Sign the browser in; returns the ``Set-Cookie`` value by which it is known. `is_safe`: over TLS."""
         secret = await self._database.credentials.begin(user.id, address=address, browser=browser)
         return self._cookie(secret, int(SIGN_IN_TIME.total_seconds()), is_safe=is_safe)

@@ -44,11 +44,14 @@ class PasswordCost:
         return f"$argon2id$v=19$m={self.memory_kib},t={self.iterations},p=1$"
 
 
+COST: Final = PasswordCost()
+
+
 class Passwords:
     """Makes hashes of passwords and compares them; what is stored says by itself what it took."""
 
     def __init__(self, cost: PasswordCost | None = None) -> None:
-        self._cost = cost or PasswordCost()
+        self._cost = cost or COST
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
 

@@ -15,7 +15,7 @@ from server.auth.passwords import Passwords, check_password
 from server.db.database import open_beside
 from server.db.engine import DatabaseSettings
 from server.db.repositories.credentials import CredentialRepository
-from server.db.repositories.users import FIRST_LINK_TIME, UnknownUserError, User, UserError, UserRepository
+from server.db.repositories.users import FIRST_LINK_TIME, UnknownUserError, UserError, UserRecord, UserRepository
 from server.settings.settings import Settings
 
 _HERE: Final = "drydock users"
@@ -149,7 +149,7 @@ async def _new_password(name: str) -> str:
     return await Passwords().hash(password)
 
 
-def _state(user: User) -> str:
+def _state(user: UserRecord) -> str:
     if user.disabled:
         return "disabled"
     return "invited" if user.password is None else "active"

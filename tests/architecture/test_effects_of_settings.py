@@ -166,6 +166,8 @@ OF_THE_SERVER: dict[str, str] = {
     "llm_agents": f"{PROFILES}::test_an_agent_class_has_its_own_profile",
     "allow_user_llm_profiles": f"{PROFILES}::"
     "test_where_the_operator_forbids_it_nobody_has_profiles_and_stored_ones_count_no_more",
+    "users": "contract/rest/test_accounts.py::"
+    "test_the_first_administrator_comes_by_the_link_of_the_start_and_has_what_was_there",
     **dict.fromkeys(
         (
             *("authenticator_class", "monitoring_listener_class", "sandbox_provider_class"),

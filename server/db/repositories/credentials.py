@@ -35,7 +35,7 @@ CONFIGURED: Final = "configured"
 
 
 @dataclass(frozen=True, slots=True)
-class AccessToken:
+class TokenRecord:
     """A token of a user, without what it is shown by."""
 
     id: str
@@ -59,7 +59,7 @@ class BrowserSignIn:
 
 
 class CredentialRepository(TableRepository):
-    """Keeps `AccessToken`s and `BrowserSignIn`s; each look asks the database, so that a revocation counts at once."""
+    """Keeps `TokenRecord`s and `BrowserSignIn`s; each look asks the database, so that a revocation counts at once."""
 
     async def by_token(self, token: str) -> Identity | None:
         """The user whose token this is; None for one that is none, has expired, or is a disabled user's."""
@@ -144,13 +144,13 @@ class CredentialRepository(TableRepository):
 
     async def make_token(
         self, user_id: str, name: str, scopes: Collection[Permission], *, lasts: timedelta | None = None
-    ) -> tuple[str, AccessToken]:
+    ) -> tuple[str, TokenRecord]:
         """A token that counts for so long (None: until it is revoked); what it is shown by is told here alone.
 
         Raises `UserError` where the user has as many as one may have.
         """
         secret, now = TOKEN_PREFIX + secrets.token_urlsafe(32), utc_now()
-        made = AccessToken(uuid.uuid4().hex, name, frozenset(scopes), now, None if lasts is None else now + lasts, None)
+        made = TokenRecord(uuid.uuid4().hex, name, frozenset(scopes), now, None if lasts is None else now + lasts, None)
 
         async def apply(connection: AsyncConnection) -> None:
             own = access_tokens.c.user_id == user_id
@@ -172,7 +172,7 @@ class CredentialRepository(TableRepository):
         await self._writer.change(apply)
         return secret, made
 
-    async def tokens(self, user_id: str) -> list[AccessToken]:
+    async def tokens(self, user_id: str) -> list[TokenRecord]:
         """Those that count, the newest first."""
         own = access_tokens.c.user_id == user_id
         rows = await self._engines.select(
@@ -181,7 +181,7 @@ class CredentialRepository(TableRepository):
             .order_by(access_tokens.c.created_at.desc(), access_tokens.c.id)
         )
         return [
-            AccessToken(row.id, row.name, _scopes(row.scopes), row.created_at, row.expires_at, row.used_at)
+            TokenRecord(row.id, row.name, _scopes(row.scopes), row.created_at, row.expires_at, row.used_at)
             for row in rows
         ]
 

@@ -50,7 +50,7 @@ class LinkOverError(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class UserRecord:
     """A user. `password` is the hash, None where there is none yet."""
 
     id: str
@@ -64,45 +64,46 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class OneTimeLink:
-    """What a link is for: a new password of `user`, or else a new user with this `role`."""
+    """What a link is for: a new password of `user`, or else a new user with this `role`, who `is_first` or nobody."""
 
-    user: User | None
+    user: UserRecord | None
     role: Role
     expires_at: datetime
+    is_first: bool = False
 
 
 class UserRepository(TableRepository):
     """Keeps users. There is always an administrator who is not disabled, once there was one."""
 
-    async def all(self) -> list[User]:
+    async def all(self) -> list[UserRecord]:
         """All, by name."""
         return [_user(row) for row in await self._engines.select(select(table).order_by(table.c.look))]
 
-    async def get(self, user_id: str) -> User | None:
+    async def get(self, user_id: str) -> UserRecord | None:
         return _first(await self._engines.select(select(table).where(table.c.id == user_id)))
 
-    async def named(self, name: str) -> User | None:
+    async def named(self, name: str) -> UserRecord | None:
         """The user of this name, in any case, or of this address."""
         return _first(await self._engines.select(select(table).where(_is_called(name))))
 
     async def has_administrator(self) -> bool:
         return bool(await self._engines.select(select(table.c.id).where(_ADMINISTERS).limit(1)))
 
-    async def add(self, name: str, role: Role, *, email: str | None = None, password: str | None = None) -> User:
+    async def add(self, name: str, role: Role, *, email: str | None = None, password: str | None = None) -> UserRecord:
         """Add a user durably; the first administrator gets the id of the only user that there was before.
 
         Raises `NameRefusedError` or `NameTakenError`.
         """
         return await self._writer.change(lambda connection: _add(connection, name, role, email, password))
 
-    async def change(self, name: str, *, role: Role | None = None, disabled: bool | None = None) -> User:
+    async def change(self, name: str, *, role: Role | None = None, disabled: bool | None = None) -> UserRecord:
         """Change what is not None; a disabled user is let in by nothing, and has to sign in anew when enabled again.
 
         Raises `UnknownUserError`, or `UserError` where nobody would administer the server any more.
         """
         values = {name: value for name, value in (("role", role), ("disabled", disabled)) if value is not None}
 
-        async def apply(connection: AsyncConnection) -> User:
+        async def apply(connection: AsyncConnection) -> UserRecord:
             # Whoever changes an administrator has all of them to themselves: two cannot demote each other.
             theirs = select(table.c.id).where(_ADMINISTERS).order_by(table.c.id).with_for_update()
             kept = (await connection.execute(theirs)).all()
@@ -126,7 +127,7 @@ class UserRepository(TableRepository):
 
         await self._writer.change(apply)
 
-    async def renew_hash(self, user: User, password: str) -> None:
+    async def renew_hash(self, user: UserRecord, password: str) -> None:
         """Keep another hash of the same password, unless it was changed meanwhile."""
         same = (table.c.id == user.id) & (table.c.password == user.password)
         await self._writer.execute(update(table).where(same).values(password=password))
@@ -171,19 +172,19 @@ class UserRepository(TableRepository):
         """What it is for; `LinkOverError`."""
         return _purpose(await self._engines.select(_link_row(link)))
 
-    async def use_link(self, link: str, *, name: str, email: str | None, password: str) -> User:
+    async def use_link(self, link: str, *, name: str, email: str | None, password: str) -> UserRecord:
         """Make the user, or set the new password, and end the link, all or nothing.
 
         Raises `LinkOverError`, `NameRefusedError` or `NameTakenError`; the link counts on after the latter two.
         """
 
-        async def apply(connection: AsyncConnection) -> User:
+        async def apply(connection: AsyncConnection) -> UserRecord:
             purpose = _purpose((await connection.execute(_link_row(link))).all())
             used = await connection.execute(delete(one_time_links).where(one_time_links.c.digest == digest_of(link)))
             if used.rowcount != 1:
                 raise LinkOverError  # another one was faster
             if purpose.user is None:
-                return await _add(connection, name, purpose.role, email, password)
+                return await _add(connection, name, purpose.role, email, password, is_first=purpose.is_first)
             changed = update(table).where(table.c.id == purpose.user.id, table.c.disabled.is_(False))
             if (await connection.execute(changed.values(password=password))).rowcount != 1:
                 raise LinkOverError
@@ -207,7 +208,7 @@ def _is_called(name: str) -> Any:
     return or_(by_name, table.c.email == name.strip().lower()) if "@" in name else by_name
 
 
-async def _locked(connection: AsyncConnection, name: str) -> User:
+async def _locked(connection: AsyncConnection, name: str) -> UserRecord:
     """The user, whom nobody else changes until the end of the transaction."""
     row = (await connection.execute(select(table).where(_is_called(name)).with_for_update())).first()
     if row is None:
@@ -215,12 +216,22 @@ async def _locked(connection: AsyncConnection, name: str) -> User:
     return _user(row)
 
 
-async def _add(connection: AsyncConnection, name: str, role: Role, email: str | None, password: str | None) -> User:
+async def _add(
+    connection: AsyncConnection,
+    name: str,
+    role: Role,
+    email: str | None,
+    password: str | None,
+    *,
+    is_first: bool = False,
+) -> UserRecord:
     name = checked_name(name)
     email = checked_email(email) if email else None
-    user = User(uuid.uuid4().hex, name, email, role, disabled=False, created_at=utc_now(), password=password)
-    if role is Role.ADMINISTRATOR and not await connection.scalar(select(exists().where(table.c.id == FIRST))):
-        user = User(FIRST, name, email, role, disabled=False, created_at=user.created_at, password=password)
+    has_first = await connection.scalar(select(exists().where(table.c.id == FIRST)))
+    if is_first and has_first:
+        raise LinkOverError  # another one was faster
+    user_id = FIRST if role is Role.ADMINISTRATOR and not has_first else uuid.uuid4().hex
+    user = UserRecord(user_id, name, email, role, disabled=False, created_at=utc_now(), password=password)
     row = {
         "id": user.id,
         "name": name,
@@ -242,7 +253,7 @@ async def _add(connection: AsyncConnection, name: str, role: Role, email: str | 
     return user
 
 
-def _taken(name: str, email: str | None, other: User) -> NameTakenError:
+def _taken(name: str, email: str | None, other: UserRecord) -> NameTakenError:
     if look_of(name) != look_of(other.name):
         return NameTakenError(f"email: another user has the address {email}")
     if name.casefold() == other.name.casefold():
@@ -259,9 +270,10 @@ def _purpose(rows: Sequence[Row[Any]]) -> OneTimeLink:
             raise LinkOverError
         return OneTimeLink(_user(row), Role(row.role), row.ends_at)
     # Links for the first administrator are many, one for each start; the first that is used is the last.
-    if row.made_by is None and row.gives == Role.ADMINISTRATOR and row.is_administered:
+    is_first = row.made_by is None and row.gives == Role.ADMINISTRATOR
+    if is_first and row.is_administered:
         raise LinkOverError
-    return OneTimeLink(None, Role(row.gives), row.ends_at)
+    return OneTimeLink(None, Role(row.gives), row.ends_at, is_first)
 
 
 async def _end(connection: AsyncConnection, user_id: str, *, keeps: str = "") -> None:
@@ -280,9 +292,9 @@ def _link_row(link: str) -> Any:
     return chosen.outerjoin_from(one_time_links, table, table.c.id == row.user_id).where(row.digest == digest_of(link))
 
 
-def _first(rows: Sequence[Row[Any]]) -> User | None:
+def _first(rows: Sequence[Row[Any]]) -> UserRecord | None:
     return _user(rows[0]) if rows else None
 
 
-def _user(row: Row[Any]) -> User:
-    return User(row.id, row.name, row.email, Role(row.role), bool(row.disabled), row.created_at, row.password)
+def _user(row: Row[Any]) -> UserRecord:
+    return UserRecord(row.id, row.name, row.email, Role(row.role), bool(row.disabled), row.created_at, row.password)

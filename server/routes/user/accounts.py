@@ -15,8 +15,8 @@ from server.auth.doorkeeper import NotLetIn, address_of
 from server.auth.identity import Identity, Permission, Role
 from server.auth.names import MAX_EMAIL_CHARS, MAX_NAME_CHARS, NameRefusedError
 from server.auth.passwords import MAX_CHARS, PasswordRefusedError, PasswordsBusyError
-from server.db.repositories.credentials import OF_SIGN_IN, AccessToken, BrowserSignIn
-from server.db.repositories.users import LinkOverError, UnknownUserError, User, UserError
+from server.db.repositories.credentials import OF_SIGN_IN, BrowserSignIn, TokenRecord
+from server.db.repositories.users import LinkOverError, UnknownUserError, UserError, UserRecord
 from server.dependencies import IdentityDependency, Services, ServicesDependency
 from server.errors import ReplyError, problems_body
 from server.routes.replies import errors
@@ -24,7 +24,7 @@ from server.routes.route_classes import make_router
 
 router = make_router("/api")
 
-NameField = Annotated[str, Field(max_length=4 * MAX_NAME_CHARS)]
+ChosenName = Annotated[str, Field(max_length=4 * MAX_NAME_CHARS)]
 NameOrAddress = Annotated[str, Field(max_length=MAX_EMAIL_CHARS)]
 PasswordField = Annotated[str, Field(max_length=MAX_CHARS)]
 LinkField = Annotated[str, Field(max_length=200)]
@@ -54,7 +54,7 @@ class LinkUse(_Body):
 
     link: LinkField
     password: PasswordField
-    name: NameField = ""
+    name: ChosenName = ""
     email: NameOrAddress | None = None
 
 
@@ -76,7 +76,7 @@ class NewToken(_Body):
 class NewUser(_Body):
     """The body of ``POST /api/admin/users``."""
 
-    name: NameField
+    name: ChosenName
     role: Role = Role.USER
     email: NameOrAddress | None = None
 
@@ -355,7 +355,7 @@ def _accounts(services: Services) -> Accounts:
     return services.accounts
 
 
-async def _begin(services: Services, request: Request, response: Response, user: User) -> Account:
+async def _begin(services: Services, request: Request, response: Response, user: UserRecord) -> Account:
     response.headers["set-cookie"] = await _accounts(services).begin(
         user,
         address=request.client.host if request.client else "",
@@ -372,7 +372,7 @@ async def _link(
     return {"path": f"{services.settings.base_path}{LINK_PATH}{link}", "expires_at": ends.isoformat()}
 
 
-def _token(token: AccessToken) -> dict[str, Any]:
+def _token(token: TokenRecord) -> dict[str, Any]:
     return {
         "id": token.id,
         "name": token.name,
@@ -395,7 +395,7 @@ def _sign_in(one: BrowserSignIn, identity: Identity) -> SignInInfo:
     )
 
 
-def _user(user: User) -> UserInfo:
+def _user(user: UserRecord) -> UserInfo:
     return UserInfo(
         name=user.name,
         email=user.email,

@@ -69,6 +69,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "conversation_manager_class": ("a.A", "b.B"),
     "cluster_url": ("http://10.0.0.1:3000", "http://10.0.0.2:3000"),
     "experiment_manager_class": ("a.E", "b.E"),
+    "users": ("accounts", "one"),
     "authenticator_class": ("a.A", "b.B"),
     "settings_store_class": ("a.A", "b.B"),
     "secrets_store_class": ("a.A", "b.B"),
