@@ -27,6 +27,7 @@ class Trouble(StrEnum):
     DATABASE_BUSY = "database_busy"
     RETENTION_FAILED = "retention_failed"
     RETENTION_REMOVED = "retention_removed"
+    AUDIT_BROKEN = "audit_broken"
 
     # Kills, and what they leave.
     INTERRUPTED = "interrupted"

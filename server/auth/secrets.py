@@ -52,6 +52,10 @@ class SecretBox:
         """The key as its file has it: what must be hidden wherever it shows."""
         return base64.urlsafe_b64encode(self._key).decode("ascii")
 
+    def derived(self, purpose: str) -> bytes:
+        """32 bytes for another use of the key, of which nobody can find out the key."""
+        return hmac.new(self._key, purpose.encode(), hashlib.sha256).digest()
+
     @classmethod
     def open(cls, key_file: Path) -> SecretBox:
         """The box whose key is in `key_file`, made if missing; `SecretKeyError` where it cannot be used."""

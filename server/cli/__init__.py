@@ -189,6 +189,8 @@ def _run(options: argparse.Namespace) -> int:
     own = {name: getattr(options, name) for name in _OWN_OPTIONS.get(options.command, ())}
     if options.command == "users":
         own["options"] = vars(options)
+    if options.command == "audit":
+        own = {name: value for name, value in vars(options).items() if name not in ("command", "data_dir", "config")}
     return command(settings, sys.stdout, **own)
 
 

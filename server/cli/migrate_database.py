@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TextIO
 
+from server.cli.audit import operator
 from server.cli.backup import ending_cleanly, say
 from server.db.engine import DatabaseSettings
 from server.db.errors import DatabaseError
@@ -22,7 +23,7 @@ def migrate_database(settings: Settings, out: TextIO, *, to: str | None = None) 
     is_elsewhere = settings.database_url is not None and settings.database_url.startswith("sqlite")
     source = DatabaseSettings(url=settings.database_url if is_elsewhere else None)
     with ending_cleanly():
-        moved = asyncio.run(move_to_postgresql(settings.data_dir.absolute(), source, url, say))
+        moved = asyncio.run(move_to_postgresql(settings.data_dir.absolute(), source, url, say, operator()))
     filled = ", ".join(f"{name} {count:,}" for name, count in moved.rows.items() if count)
     out.write(f"Moved to {moved.target}, and compared row by row: {filled or 'nothing, there was none'}.\n")
     if moved.replaced:

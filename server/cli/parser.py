@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -162,10 +163,23 @@ examples:
   drydock plugins list
   drydock plugins update tools
 """,
+    "audit": """
+examples:
+  drydock audit list --since 2026-11-01 --action secret
+  drydock audit verify                                whole? the first place where it is not, and why
+  drydock audit verify monday.drydock                 of a backup; also of what `export` wrote
+  drydock audit export -o audit.jsonl                 a line of JSON for each, and the signed end
+
+exit status: 0 done, or whole; 1 it is not what was written; 2 not possible as it was asked for
+""",
     "completion": "",
 }
 """What stands below the options of a command, and ("") of all."""
 
+_AUDIT = """
+What was done by whom at a server, which may run meanwhile: sign-ins, settings, secrets, approvals, deletions, exports
+and what operators do. Run it on the server's machine, as its user, with its settings.
+"""
 _RESTORE = """
 Make a data folder of a backup, which is checked first. Without --take-over the restored server is one of its own,
 beside which the first one may go on.
@@ -305,6 +319,55 @@ def _add_conversations(command: argparse.ArgumentParser) -> None:
     made["delete"].add_argument("-y", "--yes", action="store_true", help="do not ask (needed without a terminal)")
     for one in made.values():
         _add_server(one)
+
+
+def _add_audit(command: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", required=True, metavar="ACTION")
+    made: dict[str, argparse.ArgumentParser] = {}
+    for name, text in (
+        ("list", "list records, the newest last"),
+        ("verify", "see whether the log, or one in a file, is what was written"),
+        ("export", "write records as lines of JSON, with the signed end of the log"),
+        ("prune", "remove old records; from there on the log is verified as before"),
+        ("key", "print the public key that the server signs with"),
+    ):
+        made[name] = actions.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
+    for name in ("list", "export"):
+        made[name].add_argument("--actor", metavar="USER", help='only what the user of this id did ("": the only one)')
+        made[name].add_argument(
+            "--action", dest="action_of", metavar="ACTION", help="only this: secret.created, or secret for all of it"
+        )
+        made[name].add_argument("--since", type=_moment, metavar="TIME", help="only from then on: 2026-11-01T10:00")
+        made[name].add_argument("--until", type=_moment, metavar="TIME", help="only before then")
+    made["list"].add_argument(
+        "-n", "--limit", type=_count, default=50, metavar="N", help="the last N of them (default: 50)"
+    )
+    made["export"].add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write them here (default: standard output)"
+    )
+    made["verify"].add_argument(
+        "file", nargs="?", type=Path, help="an exported log, a backup or a database (default: the server's own log)"
+    )
+    made["verify"].add_argument(
+        "--head", metavar="NUMBER:HASH", help="an end of the log that was noted elsewhere, and must be in it"
+    )
+    made["verify"].add_argument(
+        "--key", type=Path, metavar="PEM", help="the public key of the server that a file is of (default: this one's)"
+    )
+    made["prune"].add_argument(
+        "--before", type=_moment, required=True, metavar="TIME", help="remove what is older: 2026-01-01"
+    )
+    made["prune"].add_argument("-y", "--yes", action="store_true", help="do not ask (needed without a terminal)")
+    for one in made.values():
+        _add_data(one)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 2026-11-01 or 2026-11-01T10:00Z") from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _count(text: str) -> int:
@@ -449,6 +512,7 @@ def parser() -> argparse.ArgumentParser:
         commands.add_parser("backup", help="write everything that a server keeps into a file", description=_BACKUP),
         commands.add_parser("restore", help="make a data folder of a backup", description=_RESTORE),
     )
+    _add_audit(commands.add_parser("audit", help="see, check and keep what was done by whom", description=_AUDIT))
     _add_server(commands.add_parser("acp", help="talk to an editor over standard input and output", description=_ACP))
     _add_server(commands.add_parser("mcp", help="give an MCP client tools for conversations", description=_MCP))
     _add_recordings(

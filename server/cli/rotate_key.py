@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from server.auth.secrets import SecretKeyError
+from server.cli.audit import operator
 from server.db.database import KEY_FILE, open_database
 from server.db.engine import DatabaseSettings
 from server.db.repositories.leases import LeaseRepository
@@ -37,4 +38,4 @@ async def _rotate(settings: Settings, key_file: Path) -> Rotation:
                 f"servers use this database, and could not read what they have stored ({which}): end all of them, "
                 f"rotate the key, copy {key_file.name} into the data folder of each, and start them again"
             )
-        return await rotate(database.writer, database.secrets, key_file)
+        return await rotate(database.writer, database.secrets, key_file, database.audit, operator())

@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from agent_core.errors import EventStoreError
 from agent_core.troubles import Trouble, coded
 from server.auth.secrets import SecretBox
+from server.auth.signing import SigningKey
 from server.db import postgresql
 from server.db.blobs import BlobStore, FolderBlobStore
 from server.db.data_folder import SANDBOXES, InstanceLock, finish_restore, instance_id, prepare_data_dir
@@ -27,6 +28,7 @@ from server.db.database_blobs import DatabaseBlobStore
 from server.db.engine import DatabaseSettings, Engines, create_engines, create_file, sqlite_url
 from server.db.errors import DatabaseError, DatabaseVersionError, database_error, is_database_failure
 from server.db.event_store import SqlEventStore
+from server.db.repositories.audit import NOTED_FILE, AuditLog
 from server.db.repositories.chat_turns import ChatTurnRepository
 from server.db.repositories.conversations import ConversationRepository, Touches
 from server.db.repositories.credentials import CredentialRepository
@@ -48,7 +50,7 @@ from server.db.tables import metadata
 from server.db.upgrade_copies import UpgradeCopies
 from server.db.writer import Writer
 
-HEAD = "0014"
+HEAD = "0015"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -90,6 +92,7 @@ class Database:
     waiting_files: WaitingFileRepository
     users: UserRepository
     credentials: CredentialRepository
+    audit: AuditLog
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -158,6 +161,8 @@ async def open_database(
         box = await finish_rotation(engines, box, data_dir / KEY_FILE)
         await check_key(engines, writer, box, data_dir / KEY_FILE)
         touches = await stack.enter_async_context(Touches(writer, interval_seconds=settings.touch_interval_seconds))
+        audit = AuditLog(engines, writer, SigningKey(box), data_dir / NOTED_FILE)
+        stack.push_async_callback(audit.close)
         events = SqlEventStore(engines, writer, blobs, inline_payload_bytes=settings.inline_payload_bytes)
         await stack.enter_async_context(_collecting(events, blobs, is_ours=is_ours))
         yield Database(
@@ -178,6 +183,7 @@ async def open_database(
             waiting_files=WaitingFileRepository(engines, writer),
             users=UserRepository(engines, writer),
             credentials=CredentialRepository(engines, writer),
+            audit=audit,
             blobs=blobs,
             secrets=box,
             engines=engines,

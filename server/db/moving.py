@@ -14,6 +14,7 @@ from sqlalchemy import JSON, Boolean, Column, Table, TypeDecorator, insert, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
+from server.auth.audit import SYSTEM, Actor, AuditEntry
 from server.db import postgresql
 from server.db.blobs import PayloadLostError
 from server.db.database import DATABASE_FILE, Database, open_database, upgrade
@@ -36,7 +37,9 @@ class Moved(NamedTuple):
     target: str
 
 
-async def move_to_postgresql(data_dir: Path, source: DatabaseSettings, url: str, say: Say) -> Moved:
+async def move_to_postgresql(
+    data_dir: Path, source: DatabaseSettings, url: str, say: Say, actor: Actor = SYSTEM
+) -> Moved:
     """Copy all rows in one transaction: whole and compared, or nothing, however it ends. The source stays as it is.
 
     Raises `InstanceRunningError` (the server runs), `DatabaseError` (the target is not empty, or cannot be written; a
@@ -61,6 +64,7 @@ async def move_to_postgresql(data_dir: Path, source: DatabaseSettings, url: str,
                     for table in tables:
                         await table.compare(connection)
                     large = await _move_payloads(present, connection, ProgressTeller(say))
+                    await present.audit.append(connection, AuditEntry("database.moved", actor, ("database", shown)))
     except Exception as error:
         if isinstance(error, DatabaseError) or not is_database_failure(error):
             raise

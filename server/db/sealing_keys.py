@@ -12,9 +12,12 @@ from sqlalchemy import Column, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
+from server.auth.audit import SYSTEM, Actor, AuditEntry, Head
 from server.auth.secrets import SEALED, SecretBox, SecretKeyError, SecretUnreadableError
+from server.auth.signing import SigningKey, fingerprint_of
 from server.db.blobs import sync_folder
 from server.db.engine import Engines
+from server.db.repositories.audit import AuditLog
 from server.db.repositories.leases import NOW
 from server.db.repositories.mcp_sign_ins import purpose_of_pending, purpose_of_sign_in
 from server.db.repositories.user_secrets import purpose_of_secret
@@ -68,8 +71,12 @@ class Rotation(NamedTuple):
     unreadable: int
 
 
-async def rotate_key(writer: Writer, box: SecretBox, key_file: Path) -> Rotation:
+async def rotate_key(
+    writer: Writer, box: SecretBox, key_file: Path, audit: AuditLog, actor: Actor = SYSTEM
+) -> Rotation:
     """Seal everything that `box` can read with a new key, and put that into `key_file`; what is unreadable stays.
+
+    The audit log says who did so, and its end is signed with the new key.
 
     All or nothing, even if the process is killed (see `finish_rotation`). Boxes that are open keep the old key: close
     and reopen the database. Raises `SecretKeyError` or `DatabaseError`; nothing has changed then, or the error says
@@ -77,7 +84,15 @@ async def rotate_key(writer: Writer, box: SecretBox, key_file: Path) -> Rotation
     """
     fresh_file = next_key_file(key_file)
     fresh = SecretBox.open(fresh_file)
-    done = await writer.change(lambda connection: _Resealing(box, fresh).apply(connection))
+    key = SigningKey(fresh)
+    keys = {"from": fingerprint_of(audit.key.public), "to": fingerprint_of(key.public)}
+
+    async def apply(connection: AsyncConnection) -> tuple[Rotation, Head]:
+        done = await _Resealing(box, fresh).apply(connection)
+        return done, await audit.append(connection, AuditEntry("key.rotated", actor, details=keys), key=key)
+
+    done, head = await writer.change(apply)
+    audit.stored(head)
     _take(fresh_file, key_file)
     return done
 

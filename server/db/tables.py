@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     JSON,
     BigInteger,
     Boolean,
@@ -298,6 +299,50 @@ sealing_keys = Table(
     metadata,
     Column("key_id", String(32), primary_key=True),
     Column("first_used_at", UtcMoment, nullable=False),
+)
+
+# What was done by whom, one behind the other (see `server.auth.audit`): `record` is the text that `hash` is of, and the
+# columns before it are what it is found by. Triggers refuse to change a record, or to remove one above the stump.
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", UtcMoment, nullable=False),
+    *_columns(PlainText, "user_id", "action", "record"),
+    Column("hash", String(64), nullable=False),
+    Index("ix_audit_at", "at"),
+    Index("ix_audit_user_id", "user_id", "number"),
+    Index("ix_audit_action", "action", "number"),
+)
+
+# The signed end of that, and the stump that is left of its beginning; one row, which whoever appends holds.
+audit_heads = Table(
+    "audit_heads",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("stump_number", BigInteger, nullable=False),
+    Column("stump_hash", String(64), nullable=False),
+    *_columns(Text, "signature", "public_key"),
+    # PostgreSQL's are made by the step that makes the tables.
+    listeners=[
+        (
+            "after_create",
+            DDL(  # type: ignore[no-untyped-call]
+                "CREATE TRIGGER audit_unchanged BEFORE UPDATE ON audit"
+                " BEGIN SELECT RAISE(ABORT, 'records of the audit log are not changed'); END"
+            ).execute_if(dialect="sqlite"),
+        ),
+        (
+            "after_create",
+            DDL(  # type: ignore[no-untyped-call]
+                "CREATE TRIGGER audit_kept BEFORE DELETE ON audit"
+                " WHEN OLD.number > coalesce((SELECT max(stump_number) FROM audit_heads), 0)"
+                " BEGIN SELECT RAISE(ABORT, 'records of the audit log are removed by drydock audit prune alone'); END"
+            ).execute_if(dialect="sqlite"),
+        ),
+    ],
 )
 
 webhooks = Table(

@@ -8,10 +8,11 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, repeat
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from sqlalchemy import Executable, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -54,6 +55,12 @@ _UNKNOWN = "It is not known whether this was stored"
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 DatabaseChange = Callable[[AsyncConnection], Awaitable[_T]]
+
+
+BESIDE: Final[ContextVar[Callable[[DatabaseChange[Any]], DatabaseChange[Any]] | None]] = ContextVar(
+    "beside", default=None
+)
+"""Makes of the changes that are asked for in this context ones that store something beside, in the same transaction."""
 
 
 class Record(NamedTuple):
@@ -135,6 +142,8 @@ class Writer:
         `sqlalchemy.exc.IntegrityError` among it.
         """
         done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        if (beside := BESIDE.get()) is not None:
+            apply = beside(apply)
         self._enqueue(PendingChange(log, apply, done, fenced))
         return await done
 

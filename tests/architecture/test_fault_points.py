@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 _WRITES: Final = {"change", "execute", "append", "append_prepared"}
 _ELSEWHERE: Final = {
     "server.db.event_store:SqlEventStore.delete": "for programs of one's own; a server deletes with the conversation",
+    "server.db.repositories.audit:AuditLog.prune": "a command of the operator's, all of it in one transaction",
     **dict.fromkeys(
         (f"server.db.repositories.waiting_files:WaitingFileRepository.{name}" for name in ("keep", "forget")),
         "of several servers over one database: tests/integration/server/test_cluster.py",

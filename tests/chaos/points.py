@@ -171,6 +171,8 @@ POINTS = (
     FaultPoint("server retired", f"{_DB}.leases:LeaseRepository.retire", "cluster", "drain"),
     FaultPoint("lease lost", f"{_CLUSTERED}._lost", "cluster", "freeze"),
     FaultPoint("server registered", f"{_DB}.leases:LeaseRepository.register", "cluster", "freeze"),
+    FaultPoint("audit record beside a change", f"{_DB}.audit:AuditLog.append"),
+    FaultPoint("audit record", f"{_DB}.audit:AuditLog.record"),
 )
 
 

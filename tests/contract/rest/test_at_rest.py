@@ -136,7 +136,7 @@ async def test_the_password_in_an_address_is_sealed_hidden_in_logs_and_moves_to_
         hidden = server.app.log_masker.text("it is do-not%2Btell, sent as do-not+tell")
         assert hidden == "it is <secret_hidden>, sent as <secret_hidden>"
         database = server.app.services.database
-        done = await rotate_key(database.writer, database.secrets, tmp_path / "data" / "secret.key")
+        done = await rotate_key(database.writer, database.secrets, tmp_path / "data" / "secret.key", database.audit)
         assert done.sealed == 1
     files = [file.read_bytes() for file in (tmp_path / "data").rglob("*") if file.is_file()]
     assert not [content for content in files if b"do-not" in content]
@@ -156,7 +156,7 @@ async def test_an_address_that_an_earlier_version_stored_as_it_is_still_counts(
             other.execute("UPDATE settings SET document = json_set(document, '$.llm_base_url', ?)", (address,))
         database = server.app.services.database
         assert (await server.get("/api/settings")).json()["llm_base_url"] == address
-        done = await rotate_key(database.writer, database.secrets, tmp_path / "data" / "secret.key")
+        done = await rotate_key(database.writer, database.secrets, tmp_path / "data" / "secret.key", database.audit)
         assert (done.sealed, done.unreadable) == (0, 0)
     async with make_server() as server:
         await server.post("/api/settings", json={"language": "fr"})

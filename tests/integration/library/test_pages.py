@@ -26,6 +26,7 @@ from agent_core.skills.agent_catalog import agent_from_text
 from agent_core.skills.files import skill_from_text
 from agent_core.testing.model_server import ModelRequest
 from agent_core.testing.model_turns import Turn, finish, say
+from server.auth.audit import canonical
 from server.cli.parser import parser
 from server.routes.conversations.new_conversation import NewConversation
 from server.settings.settings import Settings
@@ -189,6 +190,8 @@ def test_data_are_what_the_page_says(block: Block) -> None:
         assert TypeAdapter(dict[str, McpServer]).validate_python(mcp_servers(data))
     elif data.keys() & {"agent_options", "sandbox"}:
         assert NewConversation.model_validate(data).model_fields_set == data.keys()
+    elif "previous" in data:
+        assert canonical(data) == block.text.strip()
     elif "agent_servers" in data:
         (server,) = data["agent_servers"].values()
         check_command([server["command"], *server["args"]])

@@ -80,7 +80,7 @@ async def sealed_texts(data_dir: Path, settings: DatabaseSettings) -> set[str]:
 
 async def rotated(data_dir: Path, settings: DatabaseSettings) -> Rotation:
     async with open_database(data_dir, settings) as database:
-        return await rotate(database.writer, database.secrets, data_dir / KEY_FILE)
+        return await rotate(database.writer, database.secrets, data_dir / KEY_FILE, database.audit)
 
 
 async def test_everything_is_readable_with_the_new_key_and_the_old_one_is_refused(
