@@ -270,6 +270,7 @@ class House:
             await asyncio.gather(supervisor, *talking, return_exceptions=True)
             for user in users:
                 await user.leave()
+        found += [one for user in users for one in user.findings]
         for server, offset in zip(self.servers, offsets, strict=True):
             if "Traceback" in (printed := server.printed(offset)):
                 found.append(

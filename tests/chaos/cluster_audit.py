@@ -41,7 +41,7 @@ _GAPS: Final = """
 
 
 async def audit(front: Front, users: list[User], folder: Path, database: Cluster, name: str) -> list[str]:
-    found = [one for user in users for one in user.findings]
+    found = list[str]()
     for user in users:
         log = await _log(front, user.conversation_id)
         found += [f"{user.name}: {one}" for one in _of_log(user, log)]
@@ -116,4 +116,6 @@ def _of_effects(user: User, log: list[dict[str, Any]], file: Path) -> Iterator[s
         if counted[line] > 1:
             yield f"the side effect {line} is there {counted[line]} times"
         elif not counted[line] and not any(f"echo {line} " in one for one in unsure):
-            yield f"the side effect {line} is not there, and its answer does not say so"
+            runs = [one["id"] for one in log if one.get("action") == "run" and f"echo {line} " in str(one.get("args"))]
+            answers = [one for one in log if "observation" in one and one.get("cause") in runs]
+            yield f"the side effect {line} is not there, and its answer does not say so: {answers}"

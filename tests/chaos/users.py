@@ -80,13 +80,17 @@ class User:
             "POST", "/api/conversations", self._chance, json={}, headers={"Idempotency-Key": f"new-{self.name}"}
         )
         self.conversation_id = made.json()["conversation_id"]
-        self._staying = asyncio.create_task(self._stay(), name=f"socket of {self.name}")
+        self.stay()
         for word in self.words:
             await (self._say_by_socket(word) if self._chance.random() < 0.5 else self._say_by_request(word))
             if self._chance.random() < 0.5:
                 await self.until_answered([word])
             else:
                 await asyncio.sleep(self._chance.uniform(0, 0.5))
+
+    def stay(self) -> None:
+        """Have a socket at the conversation from now on, until `leave`."""
+        self._staying = asyncio.create_task(self._stay(), name=f"socket of {self.name}")
 
     async def until_answered(self, words: list[str]) -> None:
         """Wait until the client was shown an answer to each of these, and that the agent rests."""
@@ -98,6 +102,8 @@ class User:
 
     async def leave(self) -> None:
         if self._staying is not None:
+            if self._staying.done():
+                self.findings.append(f"{self.name}: its client comes back no more: {self._staying.exception()!r}")
             self._staying.cancel()
             await asyncio.wait([self._staying])
         await self._disconnect()
@@ -131,8 +137,10 @@ class User:
         while True:
             if self._socket is None or not self._socket.connected:
                 await self._disconnect()
-                with suppress(SocketIOError, TimeoutError, OSError):
-                    await self._connect()
+                # Where a server goes between the upgrade and its greeting, the library takes the end for a packet.
+                with suppress(SocketIOError, TimeoutError, OSError, TypeError, ValueError):
+                    async with asyncio.timeout(2 * CONNECT_SECONDS):  # for the greeting it has no limit
+                        await self._connect()
             await asyncio.sleep(self._chance.uniform(*AGAIN_SECONDS))
 
     async def _connect(self) -> None:
