@@ -140,6 +140,7 @@ class AgentSession:
         self._plugins = SandboxPlugins(shared.agent.sandbox_plugins, shared.stream)
         self._closing: asyncio.Task[None] | None = None
         self._after: AfterClose = "keep"
+        self._keeps_work = False
         # Unwound from the last to the first. The sandbox goes before the tasks: a cancelled task ends what it runs
         # there, and that shall go on.
         self._resources = resources
@@ -441,10 +442,11 @@ class AgentSession:
         """End the session, within a bounded time; calling it again waits for the first call.
 
         With `stopped` the log says so, and what runs is ended and answered. Without it the conversation goes on at the
-        next start exactly where it was.
+        next start exactly where it was: a sandbox in which its agent is at work in that moment is not stopped.
         """
         if self._closing is None:
             self._after = sandbox
+            self._keeps_work = sandbox == "stop" and not stopped
             self._closing = asyncio.create_task(self._close(stopped=stopped), name=f"close:{self.conversation_id}")
         await asyncio.shield(self._closing)
 
@@ -476,6 +478,8 @@ class AgentSession:
 
     async def _let_go_of_sandbox(self) -> None:
         actions = {"pause": self.sandbox.pause, "stop": self.sandbox.stop, "destroy": self.sandbox.destroy}
+        if self._keeps_work and self.running is not None and not self.is_at_rest:
+            self._after = "keep"  # its turn came, or a message, since it was looked at
         try:
             if (action := actions.get(self._after)) is not None:
                 await action()

@@ -402,6 +402,17 @@ async def test_a_stopped_session_says_so_and_starts_again(house: House) -> None:
         await until_state(again, AgentState.FINISHED, after=sent.id)
 
 
+async def test_a_sandbox_that_is_to_be_stopped_is_kept_where_its_agent_has_just_gone_to_work(house: House) -> None:
+    model = await house.model([Turn(calls=(run("sleep 1; echo went on"),)), finish()])
+    session = await house.session("work" + house.instance_id, model)
+    await session.start(user("go"))
+    await events_until(session, lambda event: isinstance(event, ActionEvent))
+    await session.close(stopped=False, sandbox="stop")
+    async with house.running(model, conversation_id=session.conversation_id) as again:
+        await until_state(again, AgentState.FINISHED)
+    assert "went on\n" in outputs(await whole(house, session.conversation_id))
+
+
 async def test_the_models_key_never_reaches_the_log(house: House) -> None:
     model = await house.model(
         [Turn(text="your key is sk-test-key-000", calls=(run("echo sk-test-key-000"),)), finish()]
