@@ -31,11 +31,11 @@ RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-venv \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /opt/drydock
-COPY requirements.lock requirements-postgresql.lock requirements-kubernetes.lock ./
+COPY requirements.lock requirements-postgresql.lock requirements-kubernetes.lock requirements-redis.lock ./
 RUN python3 -m venv venv \
  && venv/bin/pip install --no-cache-dir --disable-pip-version-check --quiet \
       --require-hashes --only-binary :all: -r requirements.lock -r requirements-postgresql.lock \
-      -r requirements-kubernetes.lock
+      -r requirements-kubernetes.lock -r requirements-redis.lock
 COPY pyproject.toml ./
 COPY agent_core agent_core
 COPY drydock_client drydock_client

@@ -38,6 +38,7 @@ class Trouble(StrEnum):
     TASK_RESTARTED = "task_restarted"
     CLOCK_JUMPED = "clock_jumped"
     LEASE_LOST = "lease_lost"
+    REDIS_AWAY = "redis_away"
 
     # Room.
     WAITING = "waiting"

@@ -69,6 +69,7 @@ MEASURES: Final[dict[str, MetricInfo]] = {
     "drydock_loaded_conversations": MetricInfo("gauge", "Conversations that are loaded"),
     "drydock_cluster_servers": MetricInfo("gauge", "Servers that share the database (of several)"),
     "drydock_cluster_leases": MetricInfo("gauge", "Conversations that this server has the lease of (of several)"),
+    "drydock_cluster_redis": MetricInfo("gauge", "1 while live output goes over Redis, else 0 (with `redis_url`)"),
     # Sandboxes.
     "drydock_sandbox_request_duration_seconds": MetricInfo(
         "histogram",

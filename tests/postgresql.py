@@ -97,7 +97,7 @@ class Cluster:
 
     def start(self) -> None:
         """Start it, at the port that it had before; returns when it takes connections."""
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         options = {**self._settings, "port": str(self.port), "unix_socket_directories": str(self._folder)}
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         self._process = self._starter.submit(self._spawn, words).result()
@@ -117,7 +117,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_end_with_starter,
+                preexec_fn=end_with_starter,
             )
 
     def stop(self, how: Shutdown = "fast") -> None:
@@ -227,7 +227,7 @@ def _programs() -> Path:
     return found[-1].parent if found else Path(str(on_path)).resolve().parent
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -237,7 +237,7 @@ _PDEATHSIG: Final = 1
 _prctl: Callable[..., int] | None = getattr(ctypes.CDLL(None), "prctl", None)
 
 
-def _end_with_starter() -> None:
+def end_with_starter() -> None:
     os.setpgid(0, 0)  # Ctrl-C is for the tests
     if _prctl is not None:
         _prctl(_PDEATHSIG, signal.SIGQUIT)

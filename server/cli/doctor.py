@@ -34,6 +34,7 @@ from server.conversation_manager.retention import RetentionLimits, find_doomed
 from server.db.data_folder import LAST_BACKUP, instance_id, prepare_data_dir
 from server.db.database import DATABASE_FILE, examine, examine_file, name_of_servers
 from server.db.engine import DatabaseSettings, create_engines, sqlite_url
+from server.db.redis_notices import examine_redis
 from server.db.repositories.conversations import damaged_records
 from server.db.storage_probe import damage_in, probe_storage
 from server.http.page import page_folder
@@ -108,6 +109,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         _access(settings),
         *await _bounded("port", lambda: _port(settings)),
         *_cluster(settings),
+        *await _bounded("redis", lambda: _redis(settings)),
         *_descriptors(),
         *_certificate(settings),
         engine._replace(needed=docker_needed),
@@ -395,6 +397,16 @@ def _cluster(settings: Settings) -> Iterator[DoctorFinding]:
     elif settings.listens_on_all or is_loopback(settings.host):
         text = "servers of other machines cannot ask this one: name its address in cluster_url (http://10.0.0.7:3000)"
         yield DoctorFinding("cluster", ok=False, text=text, needed=False)
+
+
+async def _redis(settings: Settings) -> tuple[DoctorFinding, ...]:
+    if settings.redis_url is None:
+        return ()
+    try:
+        return (DoctorFinding("redis", ok=True, text=await examine_redis(settings.redis_url.get_secret_value())),)
+    except DrydockError as error:
+        text = f"live output goes over PostgreSQL: {error}; see that redis_url names a Redis that runs, or leave it out"
+        return (DoctorFinding("redis", ok=False, text=text, needed=False),)
 
 
 def _descriptors() -> Iterator[DoctorFinding]:

@@ -35,6 +35,7 @@ from server.conversation_manager.relays import Relays
 from server.conversation_manager.shared_queue import SharedQueue
 from server.conversation_manager.standalone import DELETED, StandaloneConversationManager, to_its_end
 from server.db.notices import Notices
+from server.db.redis_notices import RedisNotices
 from server.db.repositories.inbox import InboxRepository
 from server.db.repositories.leases import Lease, LeaseRepository
 from server.db.repositories.turns import TurnRepository
@@ -125,7 +126,17 @@ class ClusteredConversationManager(ConversationManager):
             deliver=self._local.deliver,
             notify=self._notify,
         )
-        self._relays = Relays(self._local, database.conversations, mine=self._mine, notify=self._notify)
+        self._relays = Relays(self._local, database.conversations, mine=self._mine, tell=self._tell)
+        self._deaf = set[str]()
+        """Servers that do not hear what is said over Redis."""
+        self._redis = settings.redis_url and RedisNotices(
+            settings.redis_url.get_secret_value(),
+            server_id=lambda: self.server_id,
+            heard=lambda message: self._heard(message) if message.keys() & {"notice", "stored"} else None,
+            unheard=self._notices.send,
+            changed=lambda: self._say_what_is_followed(list(self._followed)),
+            metrics=parts.metrics,
+        )
         self._queue = SharedQueue(
             self._local.queue,
             TurnRepository(database.engines, database.writer),
@@ -146,6 +157,8 @@ class ClusteredConversationManager(ConversationManager):
         self._own(self._keep_looking, name="cluster")
         self._own(self._queue.run, name="shared queue")
         self._own(self._queue.make_room, name="room for other servers")
+        if self._redis:
+            self._own(self._redis.run, name="notices over Redis")
         return self
 
     async def __aexit__(
@@ -324,6 +337,14 @@ class ClusteredConversationManager(ConversationManager):
     def _notify(self, message: Mapping[str, Any]) -> None:
         self._notices.send({**message, "from": self.server_id})
 
+    def _tell(self, server_id: str, message: Mapping[str, Any]) -> None:
+        """Tell this server alone what is not stored, or that something is."""
+        told = {**message, "to": server_id, "from": self.server_id}
+        if self._redis and server_id not in self._deaf:
+            self._redis.send(server_id, told)
+        else:
+            self._notices.send(told)
+
     # --- leases ---
 
     async def _lease(self, conversation_id: str) -> Lease | None:
@@ -445,6 +466,7 @@ class ClusteredConversationManager(ConversationManager):
         self._others = {one: lease for one, lease in leases.items() if lease.owner != self.server_id}
         self._queue.see(self._others.values())
         before, self._servers = self._servers, frozenset(await self._leases.servers())
+        self._deaf &= self._servers
         had_chores, self._has_chores = self._has_chores, await self._leases.does(_CHORES, self.server_id)
         if self._has_chores and (before - self._servers or not had_chores) and not self._is_looking_after:
             self._is_looking_after = True
@@ -534,7 +556,7 @@ class ClusteredConversationManager(ConversationManager):
 
     def _say_what_is_followed(self, conversation_ids: Sequence[str]) -> None:
         for conversation_id in conversation_ids:
-            self._notify({"follows": conversation_id})
+            self._notify({"follows": conversation_id, "deaf": not (self._redis and self._redis.is_there)})
 
     def _connections(self) -> Iterator[ClusteredConversation]:
         return iter(self._joined.values())
@@ -542,7 +564,8 @@ class ClusteredConversationManager(ConversationManager):
     # --- what others say ---
 
     def _heard(self, message: Mapping[str, Any]) -> None:
-        if message.get("from") == self.server_id or self._is_closing:
+        me = self.server_id
+        if message.get("from") == me or message.get("to", me) != me or self._is_closing:
             return
         match message:
             case {"stored": str(log)}:
@@ -552,6 +575,7 @@ class ClusteredConversationManager(ConversationManager):
                 if log in self._followed:
                     self._followed[log].show(notice)
             case {"follows": str(log), "from": str(server)}:
+                (self._deaf.add if message.get("deaf", True) else self._deaf.discard)(server)
                 if log in self._mine:
                     self._relays.follows(log, server)
             case {"letter": str(log)}:

@@ -21,7 +21,10 @@ _OTHER_SERVER: Final = "server:"
 
 
 class Relays:
-    """One task for each conversation of `mine` and each server that follows it, until `close`; `notify` tells all."""
+    """One task for each conversation of `mine` and each server that follows it, until `close`; `tell` tells that one.
+
+    A server that comes to follow it is told, too, what is just being said: what others were told is not for it.
+    """
 
     def __init__(
         self,
@@ -29,12 +32,12 @@ class Relays:
         conversations: ConversationRepository,
         *,
         mine: Set[str],
-        notify: Callable[[Mapping[str, Any]], None],
+        tell: Callable[[str, Mapping[str, Any]], None],
     ) -> None:
         self._local = local
         self._conversations = conversations
         self._mine = mine
-        self._notify = notify
+        self._tell = tell
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._until: dict[tuple[str, str], float] = {}
 
@@ -75,8 +78,8 @@ class Relays:
                     async for one in news:
                         if isinstance(one, Transient):
                             for message in messages_of(one):
-                                self._notify({"notice": message, "log": conversation_id})
+                                self._tell(server_id, {"notice": message, "log": conversation_id})
                         else:
-                            self._notify({"stored": conversation_id})
+                            self._tell(server_id, {"stored": conversation_id})
         finally:
             await self._local.leave(connection)

@@ -42,6 +42,7 @@ from server.settings.text_fields import (
     OptionalKey,
     OptionalLine,
     OptionalName,
+    OptionalRedisUrl,
     OptionalText,
     Origins,
     TrimmedText,
@@ -213,6 +214,12 @@ class Settings(BaseModel):
         10.0,
         ge=1,
         description="Seconds after which the others carry on what a server ran that the database does not hear of.",
+    )
+    redis_url: OptionalRedisUrl = Field(
+        None,
+        description="Address of a Redis (`redis://:password@host:6379/0`, `rediss://…`, `unix:///…`) over which servers"
+        " of one database tell each other live output and the words of answers as they come; by default, and while it"
+        " is away, over PostgreSQL. Needs the extra `redis` (`drydock[redis]`).",
     )
     experiment_manager_class: str = Field(
         "server.session.agents.experiments.ExperimentManager",

@@ -170,6 +170,17 @@ OptionalKey = Annotated[
     OptionalSecret, AfterValidator(lambda key: None if key is None else SecretStr(one_line(key.get_secret_value())))
 ]
 
+
+def _redis_url(value: SecretStr | None) -> SecretStr | None:
+    if value is None or value.get_secret_value().strip().startswith("unix:///"):
+        return value
+    example = "redis://:password@host:6379/0"
+    return SecretStr(whole_address(value.get_secret_value(), ("redis", "rediss", "unix"), example))
+
+
+OptionalRedisUrl = Annotated[OptionalKey, AfterValidator(_redis_url)]
+"""It may hold a password."""
+
 AUTO_TOKEN: Final = "auto"  # noqa: S105 - a word that asks for a token, not a token
 MIN_TOKEN_LENGTH: Final = 24
 SHORT_TOKEN: Final = f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters; `auto` makes a good one"

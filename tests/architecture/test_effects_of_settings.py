@@ -77,6 +77,8 @@ OF_THE_SERVER: dict[str, str] = {
     "max_feed_buffer_bytes": f"{HERE}::test_a_feed_waits_when_its_client_has_max_feed_buffer_bytes_to_read",
     "conversation_manager_class": OWN_PARTS,
     "cluster_url": "integration/server/test_cluster.py::test_other_servers_ask_at_the_address_that_is_set",
+    "redis_url": "unit/server/test_clustered.py::"
+    "test_live_output_goes_over_redis_and_over_postgresql_while_that_is_away",
     "cluster_lease_seconds": "integration/server/test_cluster.py::test_a_frozen_server_writes_nothing_when_it_goes_on",
     "experiment_manager_class": "contract/rest/test_settings_and_options.py::"
     "test_an_experiment_may_give_a_conversation_another_configuration",

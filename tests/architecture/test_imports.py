@@ -88,6 +88,7 @@ HOMES = {
     "alembic": {"server/db", "migrations"},
     "aiosqlite": {"server/db"},
     "asyncpg": {"server/db"},
+    "redis": {"server/db/redis_notices.py"},
     "socketio": {"server/sockets", "server/app.py"},
     "engineio": {"server/sockets"},
     "fastapi": {"server"},

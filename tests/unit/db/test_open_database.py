@@ -178,7 +178,7 @@ async def test_an_ordinary_start_loads_neither_alembic_nor_cryptography_nor_what
         "async def main():\n"
         "    async with open_database(Path(sys.argv[1])): pass\n"
         "asyncio.run(main())\n"
-        "unwanted = {'alembic', 'asyncpg', 'cryptography', 'mako', 'sqlalchemy.dialects.postgresql'}\n"
+        "unwanted = {'alembic', 'asyncpg', 'cryptography', 'mako', 'redis', 'sqlalchemy.dialects.postgresql'}\n"
         "print(sorted(unwanted & sys.modules.keys()))"
     )
     started = run_python(code, tmp_path)

@@ -21,7 +21,7 @@ def pinned(name: str) -> dict[str, str]:
     "name",
     [
         *("requirements.lock", "requirements-dev.lock", "requirements-setup.lock"),
-        *("requirements-postgresql.lock", "requirements-kubernetes.lock"),
+        *("requirements-postgresql.lock", "requirements-kubernetes.lock", "requirements-redis.lock"),
     ],
 )
 def test_a_lock_file_names_exact_versions_with_hashes_and_no_host(name: str) -> None:
@@ -40,6 +40,8 @@ def test_what_is_developed_with_contains_what_is_run() -> None:
     assert pinned("requirements.lock").items() <= pinned("requirements-dev.lock").items()
     assert pinned("requirements-postgresql.lock").items() <= pinned("requirements-dev.lock").items()
     assert pinned("requirements-kubernetes.lock").items() <= pinned("requirements-dev.lock").items()
+    assert pinned("requirements-redis.lock").items() <= pinned("requirements-dev.lock").items()
+    assert "redis" in pinned("requirements-redis.lock")
     assert "kubernetes-asyncio" in pinned("requirements-kubernetes.lock")
     assert "asyncpg" in pinned("requirements-postgresql.lock")
 

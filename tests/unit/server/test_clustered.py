@@ -17,7 +17,9 @@ from sqlalchemy import text
 
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import from_payload, to_payload
+from agent_core.events.transient import OutputDelta
 from agent_core.testing.fake_sandbox import FakeProvider
+from server.auth.identity import Identity
 from server.conversation_manager import clustered, inbox
 from server.conversation_manager.clustered import ClusteredConversationManager
 from server.conversation_manager.conversation_manager import ManagerParts
@@ -29,6 +31,7 @@ from server.errors import EndingError
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.settings.settings import Settings
+from tests.redis_server import RedisServer
 from tests.unit.server.conftest import FakeAgents, hello
 from tests.waiting import until
 
@@ -375,3 +378,72 @@ async def test_a_lease_is_taken_also_where_it_is_given_back_in_that_moment(
         await server.take("a")
     finally:
         await other.close()
+
+
+async def seen(server: Server, connection: str, shown: list[str]) -> asyncio.Task[None]:
+    """A client of that server, to which live output of the conversation `a` is shown from now on."""
+    joined = await server.manager.join("a", connection, Identity(""))
+    stream = await joined.next_stream(None)
+    assert stream is not None
+    subscription = stream.subscribe(after=stream.last_id, transients=True)
+    await subscription.__aenter__()
+
+    async def follow() -> None:
+        async for one in subscription:
+            if isinstance(one, OutputDelta):
+                shown.append(one.text)  # noqa: PERF401 - as it comes
+
+    return asyncio.create_task(follow())
+
+
+async def is_told(first: Server, shown: Sequence[list[str]], word: str) -> None:
+    """Have the sandbox print a word until all clients were shown it; each of them was shown it as often then."""
+    stream = first.agents.made[0].stream
+    async with asyncio.timeout(20):
+        printed = 0
+        while not all(word in "".join(one) for one in shown):
+            stream.publish(OutputDelta(1, word))  # before it is followed nobody is told
+            printed += 1
+            await asyncio.sleep(0.1)
+    await asyncio.sleep(0.3)
+    assert all(0 < "".join(one).count(word) <= printed for one in shown), (shown, printed)
+
+
+async def test_live_output_comes_once_to_the_clients_of_each_server(servers: Servers) -> None:
+    shown = [list[str](), list[str]()]
+    async with servers.one() as first, servers.one("second") as second, servers.one("third") as third:
+        await first.new("a")
+        await first.manager.join("a", "of-first", Identity(""))
+        tasks = [await seen(one, "client", log) for one, log in zip((second, third), shown, strict=True)]
+        await is_told(first, shown, "one ")
+        for task in tasks:
+            task.cancel()
+
+
+@pytest.mark.redis
+async def test_live_output_goes_over_redis_and_over_postgresql_while_that_is_away(servers: Servers) -> None:
+    with RedisServer() as redis:
+        url = {"redis_url": redis.url}
+        async with servers.one(**url) as first, servers.one("second", **url) as second, servers.one("third") as third:
+            await first.new("a")
+            await first.manager.join("a", "of-first", Identity(""))
+            shown = [list[str](), list[str]()]  # the third has no Redis
+            tasks = [await seen(one, "client", log) for one, log in zip((second, third), shown, strict=True)]
+            assert first.manager._redis
+            assert second.manager._redis
+            with_redis = first.manager._redis, second.manager._redis
+            await until(lambda: all(one.is_there for one in with_redis))
+            await until(lambda: first.manager._deaf == {third.manager.server_id})
+            over_postgresql = list[str]()
+            first.manager._notices.send = lambda message: over_postgresql.append(message.get("to", "")) is None  # type: ignore[method-assign]
+            await is_told(first, shown[:1], "over Redis ")
+            assert second.manager.server_id not in over_postgresql
+            del first.manager._notices.send  # type: ignore[method-assign]
+            await is_told(first, shown, "both ")
+            redis.stop()
+            await is_told(first, shown, "away ")
+            redis.start()
+            await until(lambda: all(one.is_there for one in with_redis))
+            await is_told(first, shown, "back ")
+            for task in tasks:
+                task.cancel()

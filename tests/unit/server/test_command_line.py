@@ -207,6 +207,7 @@ def test_the_doctor_says_who_has_the_port(tmp_path: Path) -> None:
             "cluster",
             "name its address in cluster_url",
         ),
+        ({"redis_url": "redis://:hidden@127.0.0.1:9/0"}, "redis", "see that redis_url names a Redis that runs"),
     ],
 )
 def test_the_doctor_sees_what_commonly_goes_wrong(tmp_path: Path, values: dict[str, Any], name: str, told: str) -> None:

@@ -67,6 +67,7 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "mcp_oauth_hosts": (["a.internal"], ["b.internal", "*"]),
     "allowed_origins": (["https://a.example"], ["https://b.example", "http://c.example"]),
     "conversation_manager_class": ("a.A", "b.B"),
+    "redis_url": ("redis://:one@10.0.0.1:6379/0", "rediss://:two@10.0.0.1:6379/0"),
     "cluster_url": ("http://10.0.0.1:3000", "http://10.0.0.2:3000"),
     "experiment_manager_class": ("a.E", "b.E"),
     "users": ("accounts", "one"),
