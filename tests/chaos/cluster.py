@@ -1,8 +1,8 @@
 """Several servers, each a machine of its own, behind HAProxy and over one PostgreSQL, while they are disturbed.
 
 ``python -m tests.chaos.cluster --runs 100`` carries out as many runs, some at the same time; ``--seeds 3 7`` those of
-these seeds, one after the other, ``--keep`` with the same servers. It needs root: its network is its own. It ends with
-0 where nothing was found.
+these seeds, one after the other, ``--keep`` with the same servers, ``--redis`` with a Redis, which is disturbed, too.
+It needs root: its network is its own. It ends with 0 where nothing was found.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from tests.chaos.users import Front, User
 from tests.integration.server.conftest import ServerProcess
 from tests.postgresql import Cluster, Shutdown
 from tests.proxies import haproxy_before_several
+from tests.redis_server import RedisServer
 
 PROXY_PORT: Final = 8080
 TOKEN: Final = "the-same-for-all-servers-and-users"
@@ -51,6 +52,7 @@ CLUSTERED: Final = "server.conversation_manager.clustered.ClusteredConversationM
 DISTURBING_SECONDS: Final = 120.0
 SETTLING_SECONDS: Final = 60.0
 """So long after the last disturbance everything was said, and answered."""
+REDIS_SECONDS: Final = 15.0
 _LINE: Final = 1_000_000
 _WORKED: Final = re.compile(r"Working at (u\d+-m\d+\.\d+)")
 _ANSWERED: Final = re.compile(r"Answered ((?:u\d+-m\d+ ?)+)")
@@ -93,10 +95,12 @@ class House:
         name: str,
         model_url: str,
         lease_seconds: float,
+        redis: RedisServer | None = None,
     ) -> None:
         self.folder = folder
         self.front = Front(f"http://127.0.0.1:{PROXY_PORT}", TOKEN)
         self.database = database
+        self.redis = redis
         self.name = name
         self.deaths: list[str] = []
         """The places at which servers were killed."""
@@ -124,6 +128,7 @@ class House:
                     "LLM_MODEL": "openai/x",
                     "LLM_BASE_URL": model_url,
                     "LLM_API_KEY": "k",
+                    "DRYDOCK_REDIS_URL": redis.url if redis is not None else "",
                     "CHAOS_NETWORK": machine.path,
                     "RUN_FIRST": "tests.chaos.network:begin",
                 },
@@ -224,6 +229,13 @@ class House:
             case "freeze the database" | "stop the database" | "restart the database":
                 async with self._database_lock:
                     await self._disturb_database(what)
+            case "stop Redis" | "freeze Redis":
+                assert self.redis is not None
+                (self.redis.stop if what.kind == "stop Redis" else self.redis.freeze)()
+                try:
+                    await asyncio.sleep(what.seconds)
+                finally:
+                    (self.redis.start if what.kind == "stop Redis" else self.redis.thaw)()
 
     async def _disturb_database(self, what: Disturbance) -> None:
         if what.kind == "freeze the database":
@@ -261,6 +273,8 @@ class House:
             else:
                 await asyncio.sleep(0.2)  # for what comes twice
                 found += await audit(self.front, users, self.folder, self.database, self.name)
+                if self.redis is not None:
+                    found += [one async for one in self._without_redis()]
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what this run found
             found.append(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
         finally:
@@ -278,6 +292,16 @@ class House:
                 )
         await self._forget(users, chance)
         return found
+
+    async def _without_redis(self) -> AsyncIterator[str]:
+        """The servers that have not found Redis again."""
+        for machine in self._machines:
+            front, deadline = Front(f"http://{machine.address}:{PORT}", TOKEN), time.monotonic() + REDIS_SECONDS
+            while "\ndrydock_cluster_redis 1" not in await _measured(front):
+                if time.monotonic() > deadline:
+                    yield f"server {machine.number} has not found Redis again"
+                    break
+                await asyncio.sleep(0.2)
 
     async def _forget(self, users: list[User], chance: random.Random) -> None:
         with suppress(TimeoutError, AssertionError):
@@ -304,6 +328,10 @@ class House:
         return str(place)
 
 
+async def _measured(front: Front) -> str:
+    return (await front.done("GET", "/metrics", random.Random(0))).text
+
+
 def _is_done(user: User) -> bool:
     return user.state == "finished" and all(user.is_answered(word) for word in user.words)
 
@@ -316,7 +344,12 @@ def _situation(user: User) -> str:
 
 @asynccontextmanager
 async def house(
-    machines: Sequence[Machine], database: Cluster, *, steps: int = STEPS, lease_seconds: float = LEASE_SECONDS
+    machines: Sequence[Machine],
+    database: Cluster,
+    *,
+    steps: int = STEPS,
+    lease_seconds: float = LEASE_SECONDS,
+    redis: bool = False,
 ) -> AsyncIterator[House]:
     folder = Path(tempfile.mkdtemp(prefix="drydock-cluster-"))
     name = await database.new_database()
@@ -325,7 +358,8 @@ async def house(
         async with AsyncExitStack() as stack:
             scripted = await stack.enter_async_context(ModelServer(model(folder, steps), host=HOME))
             await stack.enter_async_context(haproxy_before_several(folder, addresses, PROXY_PORT))
-            made = House(folder, machines, database, name, scripted.url, lease_seconds)
+            server = stack.enter_context(RedisServer(HOME)) if redis else None
+            made = House(folder, machines, database, name, scripted.url, lease_seconds, server)
             try:
                 await made.begin()
                 yield made
@@ -336,13 +370,13 @@ async def house(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def carry_out_all(plans: Sequence[ClusterPlan], *, keep: bool) -> int:
+async def carry_out_all(plans: Sequence[ClusterPlan], *, keep: bool, redis: bool) -> int:
     """All of them, in one house or in one each; returns 1 where something was found."""
     machines, database, bad = [Machine(number) for number in range(SERVERS)], Cluster(HOME), 0
     try:
         await asyncio.to_thread(database.start)
         for some in [plans] if keep else [[plan] for plan in plans]:
-            async with house(machines, database) as here:
+            async with house(machines, database, redis=redis) as here:
                 for plan in some:
                     began = time.perf_counter()
                     await here.arm(plan)
@@ -353,7 +387,8 @@ async def carry_out_all(plans: Sequence[ClusterPlan], *, keep: bool) -> int:
                     if found:
                         bad += 1
                         _say(f"    its servers' logs: {here.keep_logs(plan.seed)}")
-                        _say(f"    to repeat it: python -m tests.chaos.cluster --seeds {plan.seed}")
+                        options = " --redis" if redis else ""
+                        _say(f"    to repeat it: python -m tests.chaos.cluster --seeds {plan.seed}{options}")
             if here.left:
                 bad += 1
                 _say(f"FOUND processes that stayed: {'; '.join(here.left)[:1000]}")
@@ -366,12 +401,13 @@ async def carry_out_all(plans: Sequence[ClusterPlan], *, keep: bool) -> int:
     return 1 if bad else 0
 
 
-async def carry_out_together(seeds: Sequence[int], together: int) -> int:
+async def carry_out_together(seeds: Sequence[int], together: int, *, redis: bool) -> int:
     """Have processes do so, each a part of them, since each has a network of its own; returns the exit status."""
     began, counted = time.perf_counter(), Counter[str]()
 
     async def some(part: Sequence[int]) -> None:
         command = [sys.executable, "-m", "tests.chaos.cluster", "--seeds", *map(str, part)]
+        command += ["--redis"] if redis else []
         pipe = asyncio.subprocess.PIPE
         lane = await asyncio.create_subprocess_exec(*command, stdout=pipe, limit=_LINE, start_new_session=True)
         assert lane.stdout is not None
@@ -422,10 +458,11 @@ if __name__ == "__main__":
     parser.add_argument("--together", type=int, default=2, help="how many at the same time (default: 2)")
     parser.add_argument("--seeds", type=int, nargs="+", help="only these")
     parser.add_argument("--keep", action="store_true", help="the same servers for all of them")
+    parser.add_argument("--redis", action="store_true", help="with a Redis, which is disturbed, too")
     chosen = parser.parse_args()
     if chosen.seeds is None:
         seeds = range(chosen.start, chosen.start + chosen.runs)
-        sys.exit(asyncio.run(until_told_to_end(carry_out_together(seeds, chosen.together))))
+        sys.exit(asyncio.run(until_told_to_end(carry_out_together(seeds, chosen.together, redis=chosen.redis))))
     leave_the_network()
-    plans = [cluster_plan_of(one) for one in chosen.seeds]
-    sys.exit(asyncio.run(until_told_to_end(carry_out_all(plans, keep=chosen.keep))))
+    plans = [cluster_plan_of(one, redis=chosen.redis) for one in chosen.seeds]
+    sys.exit(asyncio.run(until_told_to_end(carry_out_all(plans, keep=chosen.keep, redis=chosen.redis))))

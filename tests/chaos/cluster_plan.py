@@ -61,8 +61,11 @@ def cluster_places() -> list[tuple[int, Side]]:
     return [(number, side) for number in numbers for side in ("before", "after")]
 
 
-def cluster_plan_of(seed: int) -> ClusterPlan:
-    """The seed'th run: three disturbances, the first of a kind that is in turn, each second with a kill at a point."""
+def cluster_plan_of(seed: int, *, redis: bool = False) -> ClusterPlan:
+    """The seed'th run: three disturbances, the first of a kind that is in turn, each second with a kill at a point.
+
+    With a Redis one more, of that.
+    """
     chance = random.Random(f"cluster {seed}")
     makers = (_kill, _freeze, _end, _cut, _cut, _freeze_database, _restart_database, _stop_database, _roll)
     first = makers[seed % len(makers)]
@@ -71,7 +74,11 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
         places = cluster_places()
         chosen = [*_kill_at(chance, *places[(seed // 2) % len(places)]), *chosen]
     clocks = tuple(chance.choice((-3600, 0, 3600, 86400)) if seed % 4 == 3 else 0 for _ in range(SERVERS))
-    return ClusterPlan(seed, chance.choice((2, 3)), chance.choice((2, 3, 4)), clocks, tuple(chosen))
+    users, words = chance.choice((2, 3)), chance.choice((2, 3, 4))
+    if redis:
+        what = Disturbance(chance.choice(("stop Redis", "freeze Redis")), _soon(chance), seconds=chance.uniform(0.5, 6))
+        chosen.insert(chance.randrange(len(chosen) + 1), what)
+    return ClusterPlan(seed, users, words, clocks, tuple(chosen))
 
 
 def _soon(chance: random.Random) -> float:

@@ -26,6 +26,7 @@ from server.conversation_manager.conversation_manager import ManagerParts
 from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
 from server.db.errors import DatabaseError
+from server.db.redis_notices import RedisNotices
 from server.db.repositories.conversations import ConversationRecord
 from server.errors import EndingError
 from server.session.sandboxes import Sandboxes, SandboxSelection
@@ -429,21 +430,19 @@ async def test_live_output_goes_over_redis_and_over_postgresql_while_that_is_awa
             await first.manager.join("a", "of-first", Identity(""))
             shown = [list[str](), list[str]()]  # the third has no Redis
             tasks = [await seen(one, "client", log) for one, log in zip((second, third), shown, strict=True)]
-            assert first.manager._redis
-            assert second.manager._redis
-            with_redis = first.manager._redis, second.manager._redis
-            await until(lambda: all(one.is_there for one in with_redis))
+            with_redis = [one.manager._redis for one in (first, second)]
+            await until(lambda: all(isinstance(one, RedisNotices) and one.is_there for one in with_redis))
             await until(lambda: first.manager._deaf == {third.manager.server_id})
             over_postgresql = list[str]()
-            first.manager._notices.send = lambda message: over_postgresql.append(message.get("to", "")) is None  # type: ignore[method-assign]
-            await is_told(first, shown[:1], "over Redis ")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(first.manager._notices, "send", lambda told: over_postgresql.append(told.get("to", "")))
+                await is_told(first, shown[:1], "over Redis ")
             assert second.manager.server_id not in over_postgresql
-            del first.manager._notices.send  # type: ignore[method-assign]
             await is_told(first, shown, "both ")
             redis.stop()
             await is_told(first, shown, "away ")
             redis.start()
-            await until(lambda: all(one.is_there for one in with_redis))
+            await until(lambda: all(isinstance(one, RedisNotices) and one.is_there for one in with_redis))
             await is_told(first, shown, "back ")
             for task in tasks:
                 task.cancel()
