@@ -323,7 +323,9 @@ class Application:
         door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
         destinations = Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
         others = manager if isinstance(manager, OtherServers) else None
-        hooks = await stack.enter_async_context(Webhooks(database, Sender(destinations), others=others))
+        hooks = await stack.enter_async_context(
+            Webhooks(database, Sender(destinations), others=others, hide=self.log_masker.add)
+        )
         services = Services(
             settings=settings,
             authenticator=authenticator,

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, Self
 from weakref import WeakValueDictionary
@@ -18,7 +19,7 @@ from agent_core.events.event import Source, utc_now
 from agent_core.events.masking import SecretMasker
 from agent_core.events.serialization import AnyEvent, encoded, from_data, from_payload
 from agent_core.events.store import EventStore, NewEvent
-from agent_core.events.transient import CurrentNotices, OutputDelta, TextDelta, Transient, joined
+from agent_core.events.transient import CurrentNotices, OutputDelta, StatusNotice, TextDelta, Transient, joined
 from agent_core.spans import Span
 from agent_core.spelling import spelled
 
@@ -393,6 +394,9 @@ class EventStream:
         self.outage = Outage(time.monotonic() if self.outage is None else self.outage.since, error)
 
     def publish(self, notice: Transient) -> None:
+        """Show a notice, which is not stored, to the readers; what a status says is masked."""
+        if isinstance(notice, StatusNotice) and (shown := self.secrets.text(notice.message)) != notice.message:
+            notice = replace(notice, message=shown)
         self._current.note(notice)
         for subscription in self._subscriptions:
             subscription.offer(notice)

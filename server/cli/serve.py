@@ -51,6 +51,7 @@ LINE_WIDTH = 110
 def serve(settings: Settings, out: TextIO) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit status. A `DrydockError` says why it cannot start."""
     os.umask(0o077)  # whatever is written from here on is this user's alone
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # memory holds every key
     secrets = server_secrets(settings)
     log_masker = configure_logging(settings, secrets=secrets, user_of=lambda conversation: app.user_of(conversation))
     for remark in settings.remarks:

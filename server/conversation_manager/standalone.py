@@ -411,7 +411,7 @@ class StandaloneConversationManager(ConversationManager):
         self._unattended_since[conversation_id] = time.monotonic()
 
     def first_message(self, session: WebSession, text: str) -> None:
-        self._titles.take_message(session.conversation_id, text, *session.title_model)
+        self._titles.take_message(session.conversation_id, text, *session.title_model, session.masked)
 
     async def _free_sandbox(self, to_work: bool) -> bool:
         """Stop the sandbox that rests longest; for a mere look only one that nobody has open."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from agent_core.errors import DrydockError
@@ -65,7 +66,9 @@ class TitleWriter:
         self._enabled = enabled
         self._timeout_seconds = timeout_seconds
 
-    async def write(self, llm: LLM, message: str, context: CallContext | None = None) -> str | None:
+    async def write(
+        self, llm: LLM, message: str, context: CallContext | None = None, mask: Callable[[str], str] = str
+    ) -> str | None:
         """The model's title for a conversation that begins with `message`; None when there is none to be had.
 
         Asks once; costs under the usage id `title`.
@@ -81,7 +84,7 @@ class TitleWriter:
         except (DrydockError, TimeoutError) as error:
             logger.info("no title from %s: %s", llm.model, error or "it took too long")
             return None
-        return _cleaned(response.message.text)
+        return _cleaned(mask(response.message.text))
 
 
 def _cleaned(text: str) -> str | None:
@@ -107,12 +110,17 @@ class TitleKeeper:
         self._done: set[str] = set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def take_message(self, conversation_id: str, text: str, llm: LLM, context: CallContext) -> None:
-        """Take the user's message into account; never waits, and costs nothing from the second message on."""
+    def take_message(
+        self, conversation_id: str, text: str, llm: LLM, context: CallContext, mask: Callable[[str], str]
+    ) -> None:
+        """Take the user's message into account; never waits, and costs nothing from the second message on.
+
+        `mask` hides in a title what nobody should see.
+        """
         if conversation_id in self._done or conversation_id in self._tasks or not text.strip():
             return
         name = f"title:{conversation_id}"
-        task = asyncio.create_task(self._give_title(conversation_id, text, llm, context), name=name)
+        task = asyncio.create_task(self._give_title(conversation_id, text, llm, context, mask), name=name)
         self._tasks[conversation_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(conversation_id, None))
 
@@ -128,11 +136,14 @@ class TitleKeeper:
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _give_title(self, conversation_id: str, text: str, llm: LLM, context: CallContext) -> None:
+    async def _give_title(
+        self, conversation_id: str, text: str, llm: LLM, context: CallContext, mask: Callable[[str], str]
+    ) -> None:
         try:
+            text = mask(text)
             first = title_from_message(text)
             if first is not None and await self._replace(conversation_id, None, first):
-                better = await self._writer.write(llm, text, context)
+                better = await self._writer.write(llm, text, context, mask)
                 if better is not None and better != first:
                     await self._replace(conversation_id, first, better)
         except DrydockError as error:

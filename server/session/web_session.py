@@ -154,6 +154,10 @@ class WebSession:
             llm = LLM()
         return (self._agent.settings.purpose_llms.get("title", llm) if self._agent is not None else llm), context
 
+    def masked(self, text: str) -> str:
+        """The text as the conversation's log would have it."""
+        return self._agent.stream.secrets.text(text) if self._agent is not None else text
+
     @property
     def sandbox(self) -> ConversationSandbox | None:
         return self._agent.sandbox if self._agent is not None and self._agent.is_ready else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,13 +14,16 @@ from server.settings.text_fields import AUTO_TOKEN, secret_variables
 
 _MIN_PASSWORD: Final = 8
 """A shorter password of a database is likely to be a word of everyday texts."""
+_MIN_KEY: Final = 16
+_KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)(?:_ID)?$", re.IGNORECASE)
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
 
 
 def server_secrets(settings: Settings, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Every secret of the settings, and those in the addresses of the environment's proxies."""
+    """Every secret of the settings, and what the environment holds of keys (of providers, say) and in proxies."""
     keys = (settings.llm_api_key, settings.search_api_key, settings.token)
     found = [key.get_secret_value() for key in keys if key is not None and key.get_secret_value() != AUTO_TOKEN]
+    found += [value for name, value in environment.items() if _KEY_NAME.search(name) and len(value) >= _MIN_KEY]
     proxies = [value for name, value in environment.items() if name.lower() in _PROXIES]
     for address in (settings.llm_base_url, settings.search_url, *proxies):
         found += secrets_in_address(address or "")

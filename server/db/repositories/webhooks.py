@@ -11,6 +11,7 @@ from sqlalchemy import Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
+from agent_core.events.masking import secrets_in_address
 from server.auth.secrets import SEALED, SecretUnreadableError
 from server.db.errors import TooManyWebhooksError
 from server.db.tables import conversations, to_microseconds, webhook_positions, webhooks
@@ -64,6 +65,11 @@ class StoredWebhook:
     failing_since: datetime | None = None
     problem: str = ""
 
+    @property
+    def secrets(self) -> list[str]:
+        """The values in it that nobody else should see."""
+        return [*secrets_in_address(self.url), *filter(None, [self.secret.get_secret_value()])]
+
 
 class WebhookChanges(TypedDict, total=False):
     """Changes of a webhook."""
@@ -83,6 +89,11 @@ class WebhookRepository(SealedRepository):
     async def all(self) -> list[StoredWebhook]:
         rows = await self._engines.select(select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id))
         return [self._webhook(row) for row in rows]
+
+    async def secrets_of(self, user_id: str) -> list[str]:
+        """The values in the user's webhooks that nobody else should see."""
+        rows = await self._engines.select(select(webhooks).where(webhooks.c.user_id == user_id))
+        return [secret for row in rows for secret in self._webhook(row).secrets]
 
     async def create(self, webhook: StoredWebhook) -> None:
         """Keep it durably; `TooManyWebhooksError` where its user has `MAX_PER_USER`."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol, Self, Unpack, runtime_checkable
 
@@ -47,9 +47,9 @@ class OtherServers(Protocol):
 class Webhooks:
     """Keeps and sends webhooks, an async context manager; what was not acknowledged is sent after a restart.
 
-    Where servers share the database (`others`), one of them sends, so that each conversation's events come in order;
-    the others tell it what they store. What others have made, changed or deleted of them is noticed within
-    `RELOAD_SECONDS`.
+    `hide` is told what the process's log must not show. Where servers share the database (`others`), one of them sends,
+    so that each conversation's events come in order; the others tell it what they store. What others have made, changed
+    or deleted of them is noticed within `RELOAD_SECONDS`.
     """
 
     def __init__(
@@ -59,7 +59,9 @@ class Webhooks:
         *,
         waits: tuple[float, ...] = WAITS,
         others: OtherServers | None = None,
+        hide: Callable[[Iterable[str]], None] = lambda secrets: None,
     ) -> None:
+        self._hide = hide
         self._database = database
         self._sender = sender
         self._waits = waits
@@ -200,6 +202,7 @@ class Webhooks:
                     task.cancel()
 
     def _start(self, webhook: StoredWebhook) -> None:
+        self._hide(webhook.secrets)
         delivery = WebhookDelivery(
             webhook,
             self._database.webhooks,

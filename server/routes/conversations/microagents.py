@@ -31,7 +31,7 @@ from server.routes.conversations.conversations import ConversationList, PageLimi
 from server.routes.query import LINKED, PageId, PagingDependency
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
-from server.session.user_settings import DEMO_PREFIX
+from server.session.user_settings import DEMO_PREFIX, masker_of
 from server.settings.git_hosts import Provider
 
 router = make_router("/api")
@@ -127,7 +127,8 @@ async def propose_remembering(
     stored = await store.read(record.id, after=event_id - AROUND - 1, limit=2 * AROUND + 1)
     try:
         events = [from_payload(one.payload, one.id, record.id) for one in stored]
-        return RememberPrompt(prompt=await remember_prompt(events, event_id, *model))
+        masker = await masker_of(services.database, record.user_id)
+        return RememberPrompt(prompt=masker.text(await remember_prompt(events, event_id, *model)))
     except DrydockError as error:
         text = f"Failed to propose what to remember: {error}"
         # A model that takes no request at all as it is set up is not the server's fault.

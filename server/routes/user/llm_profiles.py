@@ -36,7 +36,7 @@ from server.routes.query import PagingDependency
 from server.routes.replies import errors
 from server.routes.route_classes import make_router
 from server.session.agents.models import LLM_PROFILE, ConversationModels, problem_of
-from server.session.user_settings import merge_settings, own_profiles
+from server.session.user_settings import merge_settings, own_profiles, secret_values
 from server.settings.llm_profiles import (
     ADDRESSES,
     MAX_PROFILES,
@@ -257,8 +257,8 @@ class _View:
         )
 
     def masker(self, name: str) -> SecretMasker:
-        """Hides the secrets of a profile, and of the server's ones where they are reached."""
-        masker = SecretMasker(self.models.server_secrets)
+        """Hides the secrets of a profile, all of the user's, and of the server's ones where they are reached."""
+        masker = SecretMasker([*self.models.server_secrets, *secret_values(self._user)])
         for profile, is_own in self.models.profiles.values():
             masker.add(profile.secrets)
             if not is_own:

@@ -170,6 +170,7 @@ async def create_webhook(
         await services.webhooks.create(webhook)
     except TooManyWebhooksError as error:
         raise HTTPException(409, str(error)) from error
+    await services.manager.refresh_secrets(identity.user_id)
     return CreatedWebhook(**_info(webhook).model_dump(), secret=webhook.secret.get_secret_value())
 
 
@@ -194,6 +195,8 @@ async def change_webhook(webhook: OwnWebhook, services: ServicesDependency, body
     changed = await services.webhooks.update(webhook.id, **changes) if changes else webhook
     if changed is None:
         raise _not_found(webhook.id)
+    if changed.secrets != webhook.secrets:
+        await services.manager.refresh_secrets(webhook.user_id)
     return _info(changed)
 
 

@@ -342,6 +342,7 @@ class AgentSessions:
         if (key := search_key(user, self._settings)) is not None:
             hidden.append(key.get_secret_value())
         hidden += secret_values(user) if user is not None else []
+        hidden += await self._database.webhooks.secrets_of(user_id)
         self._hide([*hidden, *(one.secret.get_secret_value() for one in named.values())])
         return UserSecrets(named, tuple(hidden))
 
