@@ -89,6 +89,8 @@ class ConfigurationError(ServerError):
 class ConversationNotFoundError(ServerError):
     """There is no conversation of this id."""
 
+    code: ClassVar[str] = "CONVERSATION$NOT_FOUND"
+
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"Conversation {conversation_id} not found")
         self.conversation_id = conversation_id
@@ -106,6 +108,8 @@ class RunElsewhereError(ServerError):
 class EndingError(ServerError):
     """The server is ending, or does not run the conversation any more: another one, or its next start, goes on."""
 
+    code: ClassVar[str] = "server_ending"
+
     def __init__(self) -> None:
         super().__init__(
             "the server is shutting down, or another one goes on with this conversation; try again in a moment"
@@ -114,6 +118,8 @@ class EndingError(ServerError):
 
 class SentButKeptError(ServerError):
     """What was sent is stored for the server that runs the conversation, which has not taken it in time."""
+
+    code: ClassVar[str] = "sent_but_kept"
 
     def __init__(self) -> None:
         super().__init__(
@@ -125,8 +131,16 @@ class SentButKeptError(ServerError):
 class AgentAtWorkError(ServerError):
     """It cannot be changed while its agent works."""
 
+    code: ClassVar[str] = "at_work"
+
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"the agent of conversation {conversation_id} is at work; pause it first")
+
+
+class PermissionDeniedError(ServerError):
+    """Whoever asks may not do that: the message says what they, or their token, lack."""
+
+    code: ClassVar[str] = "permission_denied"
 
 
 class KeyReusedError(DrydockError):
@@ -149,6 +163,14 @@ class ReplyError(ServerError):
         self.status = status
         self.body = body
         self.headers = headers
+
+
+class RefusedBodyError(HTTPException):
+    """A body grew over the limit, or came too slowly; an application that handles it answers by itself."""
+
+    def __init__(self, status: int, code: str, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(status, text, headers)
+        self.code = code
 
 
 class GitProviderError(ServerError):
@@ -188,15 +210,24 @@ def page_of_code(code: str, base_path: str = "") -> str:
     return f"{base_path}{ERROR_PAGES}/{code}"
 
 
+def code_of(error: BaseException | None) -> str:
+    """The code under which an error has its page; "" where it has none."""
+    if not isinstance(error, DrydockError | RefusedBodyError) or isinstance(error, SandboxClosedError):
+        return ""
+    return str(getattr(error, "code", ""))
+
+
+def coded_page(code: str, base_path: str = "") -> dict[str, str]:
+    """Fields of an answer: the code of what has happened, and where its page is; none without a code."""
+    return {"code": code, "docs": page_of_code(code, base_path)} if code else {}
+
+
 def _with_page(body: Any, error: Exception, base_path: str) -> Any:
     """`body` with the code of what has happened, where it has one, and where its page is."""
-    cause = error.__cause__ if isinstance(error, ReplyError) else error
-    own = ""
-    if isinstance(cause, SandboxError | EventStoreError) and not isinstance(cause, SandboxClosedError):
-        own = cause.code
-    if not isinstance(body, dict) or not (code := body.get("code") or own):
+    if not isinstance(body, dict):
         return body
-    return {**body, "code": code, "docs": page_of_code(code, base_path)}
+    cause = error.__cause__ if isinstance(error, ReplyError) else error
+    return {**body, **coded_page(body.get("code") or code_of(cause), base_path)}
 
 
 def _reply_to(request: Request, error: Exception) -> tuple[Any, int, Mapping[str, str] | None]:
@@ -235,7 +266,7 @@ def _reply_to(request: Request, error: Exception) -> tuple[Any, int, Mapping[str
             status = status_of(error)
             return {"detail": str(error), "message": str(error)}, status, _retry_later(status)
     _write_down_fault(request, error)
-    return {"detail": INTERNAL}, 500, None
+    return {"detail": INTERNAL, "code": Trouble.UNEXPECTED}, 500, None
 
 
 def _write_down(request: Request, error: DrydockError) -> None:
@@ -340,5 +371,6 @@ def refusal_body(
     """
     kind = _KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
     code = code or _CODES.get(status)
-    page = {"docs": page_of_code(code, base_path)} if code is not None else {}
-    return {"error": {"message": message, "type": kind, "param": param, "code": code, **page}}
+    return {
+        "error": {"message": message, "type": kind, "param": param, "code": code, **coded_page(code or "", base_path)}
+    }

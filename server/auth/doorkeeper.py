@@ -82,6 +82,11 @@ class NotLetIn:
         return 401 if self.retry_after is None else 429
 
     @property
+    def code(self) -> str:
+        """The one under which the refusal has its page."""
+        return "invalid_api_key" if self.retry_after is None else Trouble.WRONG_TOKENS
+
+    @property
     def body(self) -> dict[str, Any]:
         return {"detail": "Unauthorized"} if self.retry_after is None else {"detail": self.text, "message": self.text}
 

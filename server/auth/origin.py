@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent_core.destinations import is_loopback
 from server.auth.preview_addresses import NO_PREVIEWS, PreviewAddresses
@@ -23,6 +24,13 @@ def check_bind(settings: Settings, token: str | None) -> None:
             f"listening on {settings.host} lets others reach this server, and with it your sandboxes and model key: "
             "set a token (DRYDOCK_TOKEN=…, or DRYDOCK_TOKEN=auto to have one made), or listen on 127.0.0.1."
         )
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused: the code with its page, and the sentence."""
+
+    code: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +52,21 @@ class OriginPolicy:
             previews=PreviewAddresses.from_setting(settings.preview_domain),
         )
 
-    def refusal(self, host: str | None, origin: str | None) -> str | None:
+    def refusal(self, host: str | None, origin: str | None) -> Refusal | None:
         """Why a request with these headers is refused; None lets it pass. Programs send no origin."""
         if host is None:
-            return "The request has no Host header."
+            return _wrong_host("The request has no Host header.")
         match = _HOST.fullmatch(host.lower())
         if match is None or not self._host_is_ours(match["v6"] or match["name"]):
-            return (
+            return _wrong_host(
                 f"This server does not answer for the host {host[:_MAX_SHOWN]!r}. If that is its name, add it to the "
                 "setting allowed_hosts (DRYDOCK_ALLOWED_HOSTS)."
             )
         if origin is not None and self.previews.is_preview_origin(origin):
-            return "This page comes out of a sandbox: it may not use this server."
+            return wrong_origin("This page comes out of a sandbox: it may not use this server.")
         if origin is None or self._origin_is_ours(origin.lower(), host.lower()):
             return None
-        return (
+        return wrong_origin(
             f"Pages of {origin[:_MAX_SHOWN]!r} may not use this server. If they should, add that origin to the setting "
             "allowed_origins (DRYDOCK_ALLOWED_ORIGINS)."
         )
@@ -82,3 +90,12 @@ class OriginPolicy:
         default = ":443" if scheme == "https" else ":80"
         is_same_place = rest.removesuffix(default) == host.removesuffix(default)
         return bool(separator) and scheme in {"http", "https"} and is_same_place
+
+
+def _wrong_host(text: str) -> Refusal:
+    return Refusal(code="host_not_allowed", text=text)
+
+
+def wrong_origin(text: str) -> Refusal:
+    """The refusal of a page that is not this server's own."""
+    return Refusal(code="origin_not_allowed", text=text)

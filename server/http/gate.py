@@ -9,16 +9,26 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 from urllib.parse import unquote_to_bytes
 
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_core.errors import EventStoreError
 from agent_core.spans import Span
+from agent_core.troubles import Trouble
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
 from server.auth.identity import IDENTITY, Authenticator, Identity, Permission, refused_permission
-from server.auth.origin import OriginPolicy
-from server.errors import RETRY_SECONDS, problems_body, refusal_body, status_of
+from server.auth.origin import OriginPolicy, wrong_origin
+from server.errors import (
+    RETRY_SECONDS,
+    EndingError,
+    PermissionDeniedError,
+    RefusedBodyError,
+    code_of,
+    coded_page,
+    problems_body,
+    refusal_body,
+    status_of,
+)
 from server.http.sign_in import SIGN_IN
 from server.settings.settings import Settings
 
@@ -49,6 +59,7 @@ _LARGE: Final = 1024 * 1024
 _SMALL: Final = 64 * 1024
 """A body is not refused for that before it is larger: what is small ends things, too."""
 
+_TOO_LARGE: Final = "request_too_large"
 _TOO_SLOW: Final = "The request did not come in time; send it again, over a faster connection or in smaller pieces."
 _ENDED: Final = (
     "The server has ended before it could answer; when it is back, look whether this was done before you ask again."
@@ -70,10 +81,6 @@ def forbidden(identity: Identity, method: str, path: str) -> str | None:
     if path.startswith(OWN_ACCOUNT) and Permission.WRITE in identity.scopes:
         return None
     return refused_permission(identity, Permission.WRITE)
-
-
-class _BodyRefusedError(HTTPException):
-    """The body grew over the limit, or came too slowly; an application that handles it answers by itself."""
 
 
 class _Pace:
@@ -148,7 +155,7 @@ class Gate:
             return
         await receive()
         # Before it was accepted, this is a plain 403.
-        logger.debug("refused a websocket: %s", refusal)
+        logger.debug("refused a websocket: %s", refusal.text)
         await send({"type": "websocket.close", "code": 1008})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,16 +181,17 @@ class Gate:
             try:
                 message = await pace.next(receive, received)
             except TimeoutError:
-                raise _BodyRefusedError(408, _TOO_SLOW, {"connection": "close"}) from None
+                raise RefusedBodyError(408, "request_too_slow", _TOO_SLOW, {"connection": "close"}) from None
             size = len(message.get("body", b""))
             received += size
             if received > self._limit(path)[1]:
-                raise _BodyRefusedError(413, self._too_large(path)["detail"])
+                raise RefusedBodyError(413, _TOO_LARGE, self._too_large(path))
             self._unlooked += 0 if path.endswith(UPLOADS) else size
             if self._unlooked > _LARGE and received > _SMALL and not path.endswith(UPLOADS):
                 self._unlooked = 0
                 if problem := self._shortage():
-                    raise _BodyRefusedError(503, problem, {"retry-after": "5", "connection": "close"})
+                    headers = {"retry-after": "5", "connection": "close"}
+                    raise RefusedBodyError(503, Trouble.MEMORY_CEILING, problem, headers)
             is_whole = not message.get("more_body", False)
             return message
 
@@ -194,14 +202,15 @@ class Gate:
 
         try:
             await self._app(scope, counted_receive, watched_send)
-        except _BodyRefusedError as error:
+        except RefusedBodyError as error:
             if started:
                 raise
-            await JSONResponse(_body(error.detail), error.status_code, error.headers)(scope, receive, guarded_send)
+            body = self._body(error.code, error.detail)
+            await JSONResponse(body, error.status_code, error.headers)(scope, receive, guarded_send)
         except asyncio.CancelledError:
             # So uvicorn breaks off, at its end, what is not answered in time; it would say that with a 500.
             if not started:
-                body = self._in_form_of(path, 503, _body(_ENDED))
+                body = self._in_form_of(path, 503, self._body(EndingError.code, _ENDED))
                 await JSONResponse(body, 503, {"connection": "close"})(scope, receive, guarded_send)
             raise
 
@@ -210,31 +219,34 @@ class Gate:
     ) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]] | None:
         refusal = self._origins.refusal(headers.get("host"), headers.get("origin"))
         if refusal is not None:
-            return 403, _body(refusal), []
+            return 403, self._body(*refusal), []
         is_api = path.startswith(API_PREFIXES) or path == "/api"
         if (is_api or path.startswith(SOCKET_PREFIX)) and _is_embedded_elsewhere(headers):
-            return 403, _body("Pages of other origins may not use this server."), []
+            return 403, self._body(*wrong_origin("Pages of other origins may not use this server.")), []
         is_counted = is_api or path == SIGN_IN or path.startswith(OAUTH_PREFIX)
         if is_counted and not self._limiter.allows(address_of(scope), time.monotonic()):
-            return 429, {"message": "Too many requests"}, [(b"retry-after", b"1")]
+            page = coded_page("rate_limit_exceeded", self._base_path)
+            return 429, {"message": "Too many requests", **page}, [(b"retry-after", b"1")]
         is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
         if (is_api or path == SERVER_INFO) and not is_preflight:
             try:
                 judged = await self._keeper.by_headers(headers, address_of(scope), path.split("/")[1])
             except EventStoreError as error:
-                return status_of(error, 503), _body(str(error)), [(b"retry-after", str(RETRY_SECONDS).encode())]
+                body = self._body(code_of(error), str(error))
+                return status_of(error, 503), body, [(b"retry-after", str(RETRY_SECONDS).encode())]
             if not isinstance(judged, NotLetIn):
                 if (why := forbidden(judged, scope["method"], path)) is not None:
-                    return 403, _body(why), []
+                    return 403, self._body(PermissionDeniedError.code, why), []
                 scope[IDENTITY] = judged
             elif path not in self._strangers and (is_api or judged.was_shown):
-                return judged.status, {**judged.body, **self._how}, judged.headers
+                page = coded_page(judged.code, self._base_path)
+                return judged.status, {**judged.body, **page, **self._how}, judged.headers
         if is_api and (problem := address_problem(scope)) is not None:
             return *problem, []
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > self._limit(path)[1]:
             # The connection stays: closed under a client that still sends, it would never see the reply.
-            return 413, self._too_large(path), []
+            return 413, self._body(_TOO_LARGE, self._too_large(path)), []
         return None
 
     def _policy(self, host: str) -> str:
@@ -245,21 +257,20 @@ class Gate:
             return body
         text = body.get("detail") or body.get("message")
         words = text if isinstance(text, str) else "; ".join(str(one["msg"]) for one in text or ())
-        return refusal_body(status, words, base_path=self._base_path)
+        return refusal_body(status, words, code=body.get("code"), base_path=self._base_path)
 
     def _limit(self, path: str) -> tuple[str, int]:
         return self._max_upload if path.endswith(UPLOADS) else self._max_body
 
-    def _too_large(self, path: str) -> dict[str, str]:
+    def _too_large(self, path: str) -> str:
         if not path.startswith(API_PREFIXES):  # strangers get here
-            return _body("The request is larger than this server takes.")
+            return "The request is larger than this server takes."
         name, limit = self._limit(path)
-        return _body(f"The request is larger than the {limit} bytes that this server takes ({name}).")
+        return f"The request is larger than the {limit} bytes that this server takes ({name})."
 
-
-def _body(text: str) -> dict[str, str]:
-    """The body of a refusal that says what helps: `message` is what the protocol's clients show."""
-    return {"detail": text, "message": text}
+    def _body(self, code: str, text: str) -> dict[str, str]:
+        """The body of a refusal that says what helps: `message` is what the protocol's clients show."""
+        return {"detail": text, "message": text, **coded_page(code, self._base_path)}
 
 
 def _is_embedded_elsewhere(headers: Mapping[str, str]) -> bool:

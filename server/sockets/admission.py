@@ -14,9 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import Authenticator, Identity
+from server.errors import ConversationNotFoundError, coded_page
+from server.http.base_path import base_path_of
 from server.http.turnstile import Turnstile
 from server.settings.git_hosts import PROVIDERS
-from server.sockets.conversations import NOT_FOUND, JoinRefusedError
+from server.sockets.conversations import JoinRefusedError
 from server.sockets.polling import is_socket_path, refusal
 from server.wire.json_data import MAX_INTEGER
 
@@ -25,6 +27,9 @@ ABSENT: Final = frozenset({"", "null", "undefined"})
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,4000}")
 _CONVERSATION_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+INVALID_KEY: Final = "invalid_session_api_key"
+_INVALID: Final = "invalid_handshake"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,12 @@ async def read_handshake(environ: Mapping[str, Any], authenticator: Authenticato
     _check_providers(query.get("providers_set", []))
     conversation_id = _first(query, "conversation_id")
     if not conversation_id:
-        raise JoinRefusedError("No conversation_id in query params")
+        raise JoinRefusedError("No conversation_id in query params", code=_INVALID)
     identity = await _identity(environ, _first(query, "session_api_key"), authenticator)
     if identity is None:
-        raise JoinRefusedError("invalid_session_api_key")
+        raise JoinRefusedError(INVALID_KEY, code=NotLetIn(was_shown=True).code)
     if _CONVERSATION_ID.fullmatch(conversation_id) is None:
-        raise JoinRefusedError(f"Conversation {conversation_id[:128]} not found", data=NOT_FOUND)
+        raise JoinRefusedError(f"Conversation {conversation_id[:128]} not found", code=ConversationNotFoundError.code)
     seen_at, replay_limit = _first(query, "latest_event_timestamp"), _replay_limit(_first(query, "replay_limit"))
     return Handshake(conversation_id, after, "" if seen_at in ABSENT else seen_at, replay_limit, identity)
 
@@ -67,7 +72,7 @@ def _replay_limit(text: str) -> int | None:
     if text in ABSENT:
         return None
     if not _INTEGER.fullmatch(text) or int(text) < 1:
-        raise JoinRefusedError("replay_limit is no number of events; send 1 or more, or leave it out")
+        raise JoinRefusedError("replay_limit is no number of events; send 1 or more, or leave it out", code=_INVALID)
     return int(text)
 
 
@@ -76,7 +81,8 @@ def _check_providers(values: list[str]) -> None:
     for name in names:
         if name not in PROVIDERS:
             known = ", ".join(PROVIDERS)
-            raise JoinRefusedError(f"providers_set names {name[:80]!r}, which is no provider; known are {known}")
+            problem = f"providers_set names {name[:80]!r}, which is no provider; known are {known}"
+            raise JoinRefusedError(problem, code=_INVALID)
 
 
 async def _identity(environ: Mapping[str, Any], key: str, authenticator: Authenticator) -> Identity | None:
@@ -91,7 +97,6 @@ async def _identity(environ: Mapping[str, Any], key: str, authenticator: Authent
     return await authenticator.identify(headers)
 
 
-INVALID_KEY: Final = "invalid_session_api_key"
 _SEPARATOR: Final = "\x1e"
 _NOBODY: Final = json.dumps(
     {"sid": "refused", "upgrades": [], "pingInterval": 25_000, "pingTimeout": 20_000, "maxPayload": 1024}
@@ -120,13 +125,13 @@ class Admission:
         is_new = "sid" not in query
         if scope["type"] == "websocket":
             if isinstance(judged, NotLetIn):
-                await _greet_and_refuse(judged, receive, send)
+                await _greet_and_refuse(_connect_error(judged, scope), receive, send)
                 return
         elif isinstance(judged, NotLetIn):
             if is_new and scope["method"] == "GET" and "j" not in query:
-                await PlainTextResponse(f"0{_NOBODY}{_SEPARATOR}{_connect_error(judged)}")(scope, receive, send)
+                await PlainTextResponse(f"0{_NOBODY}{_SEPARATOR}{_connect_error(judged, scope)}")(scope, receive, send)
             else:
-                answer = refusal(judged.status, _reason(judged))
+                answer = refusal(judged.status, judged.code, _reason(judged), base_path_of(scope))
                 answer.raw_headers.extend(judged.headers)
                 await answer(scope, receive, send)
             return
@@ -151,16 +156,16 @@ def _reason(judged: NotLetIn) -> str:
     return INVALID_KEY if judged.retry_after is None else judged.text
 
 
-def _connect_error(judged: NotLetIn) -> str:
-    body: dict[str, Any] = {"message": _reason(judged)}
+def _connect_error(judged: NotLetIn, scope: Scope) -> str:
+    data: dict[str, Any] = dict(coded_page(judged.code, base_path_of(scope)))
     if judged.retry_after is not None:
-        body["data"] = {"retry_after": judged.retry_after}
-    return f"44{json.dumps(body)}"
+        data["retry_after"] = judged.retry_after
+    return f"44{json.dumps({'message': _reason(judged), 'data': data})}"
 
 
-async def _greet_and_refuse(judged: NotLetIn, receive: Receive, send: Send) -> None:
+async def _greet_and_refuse(connect_error: str, receive: Receive, send: Send) -> None:
     await receive()
     await send({"type": "websocket.accept"})
-    for packet in (f"0{_NOBODY}", _connect_error(judged)):
+    for packet in (f"0{_NOBODY}", connect_error):
         await send({"type": "websocket.send", "text": packet})
     await send({"type": "websocket.close", "code": 1008})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Protocol
 
 from agent_core.errors import DrydockError
 from agent_core.events.serialization import AnyEvent
@@ -11,16 +10,13 @@ from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from server.auth.identity import Identity
 
-NOT_FOUND: Final = {"msg_id": "CONVERSATION$NOT_FOUND"}
-"""Data of a refusal: there is no such conversation (any more), or it is not this user's."""
-
 
 class JoinRefusedError(DrydockError):
-    """This connection cannot join; the client gets the message (and `data`) as its CONNECT_ERROR."""
+    """This connection cannot join; the client gets the message, and the `code`, as its CONNECT_ERROR."""
 
-    def __init__(self, message: str, *, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
-        self.data = data
+        self.code = code
 
 
 class JoinedConversation(Protocol):

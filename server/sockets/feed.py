@@ -74,7 +74,9 @@ class Feed:
         limits: SocketLimits,
         histories: Turnstile | None = None,
         clock: Callable[[], datetime] = utc_now,
+        base_path: str = "",
     ) -> None:
+        self._base_path = base_path
         self._joined = joined
         self._histories = histories or Turnstile()
         self._outlet = outlet
@@ -139,7 +141,7 @@ class Feed:
         self._was_stopped = False
         await self._send(RESYNC, frame)
         if frame["reason"] == "unknown_position" and not self._seen_at:  # it may be of before there was that frame
-            await send_error(self._outlet, LOST, self._clock())
+            await send_error(self._outlet, LOST, self._clock(), code="log_lost", base_path=self._base_path)
 
     async def _end_replay(self, stream: EventStream, replay: HistoryReplay) -> None:
         # A client needs a state on every connection; one that comes back may have missed none and lost it all the same.
@@ -205,7 +207,7 @@ class Feed:
     async def _show_notice(self, notice: Notice) -> None:
         match notice:
             case StatusNotice():
-                for frame in notice_frames(notice, self._clock()):
+                for frame in notice_frames(notice, self._clock(), self._base_path):
                     await self._send(EVENT, frame)
             case ClientCall():
                 frame = client_call_frame(notice, self._reissued.get(notice.cause, notice.cause))
@@ -223,9 +225,9 @@ class Feed:
             await (self._histories.pass_through() if self._replay is not None else asyncio.sleep(0))
 
 
-async def send_error(outlet: Outlet, message: str, now: datetime) -> None:
-    """Tell one client that what it sent, or asked for, was refused."""
-    for frame in error_frames(message, now):
+async def send_error(outlet: Outlet, message: str, now: datetime, *, code: str, base_path: str) -> None:
+    """Tell one client that what it sent, or asked for, was refused; the page of `code` is below `base_path`."""
+    for frame in error_frames(message, now, code=code, base_path=base_path):
         await outlet.send(EVENT, to_json(frame))
 
 

@@ -15,17 +15,17 @@ import socketio.packet
 from socketio.exceptions import ConnectionRefusedError as RefusedError
 from starlette.types import ASGIApp
 
-from agent_core.errors import DrydockError, EventStoreError
+from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from agent_core.spans import Span
 from agent_core.troubles import CONVERSATION, USER, Trouble, coded
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, Identity, Permission, Watch, refused_permission
-from server.errors import ConversationNotFoundError, page_of_code
+from server.errors import ConversationNotFoundError, PermissionDeniedError, code_of, coded_page
 from server.http.turnstile import Turnstile
 from server.sockets.admission import Admission, read_handshake
 from server.sockets.connections import SCOPE_KEY, ConnectionMiddleware, SocketConnection, SocketLimits, Transports
-from server.sockets.conversations import NOT_FOUND, Conversations, JoinRefusedError
+from server.sockets.conversations import Conversations
 from server.sockets.feed import EVENT, Feed, send_error
 from server.sockets.outlet import Malformed, Outlet, client_packet_class
 from server.sockets.polling import PacketQueue, PayloadKeeper
@@ -36,6 +36,7 @@ from server.wire.incoming import taken_from_wire
 USER_EVENTS: Final = ("oh_user_action", "oh_action")
 NO_SESSION: Final = "no_connected_session"
 NO_CONVERSATION: Final = "no_conversation"
+NO_ANSWER: Final = "no_answer"
 MAX_UNHEARD: Final = 64
 """Packets that may wait for a client that has joined nothing."""
 
@@ -142,17 +143,21 @@ class SocketGateway:
     async def _on_connect(self, connection_id: str, environ: Mapping[str, Any], auth: object = None) -> None:
         try:
             await self._connect(connection_id, environ)
-        except JoinRefusedError as error:
-            raise RefusedError(*((str(error),) if error.data is None else (str(error), dict(error.data)))) from error
-        except ConversationNotFoundError as error:
-            raise RefusedError(str(error), dict(NOT_FOUND)) from error
         except DrydockError as error:
-            raise RefusedError(str(error)) from error
+            raise self._refused(str(error), code_of(error)) from error
         except TimeoutError as error:
-            raise RefusedError("The conversation does not answer; try again in a moment") from error
+            raise self._refused("The conversation does not answer; try again in a moment", NO_ANSWER) from error
         except Exception as error:
             logger.exception("a client could not be connected")
-            raise RefusedError("The server failed to connect you; its log says why") from error
+            problem = "The server failed to connect you; its log says why"
+            raise self._refused(problem, Trouble.UNEXPECTED) from error
+
+    def _refused(self, problem: str, code: str) -> RefusedError:
+        """What ends a handshake; `msg_id` is how the protocol names that there is no such conversation."""
+        data = coded_page(code, self._base_path)
+        if code == ConversationNotFoundError.code:
+            data["msg_id"] = code
+        return RefusedError(problem, data) if data else RefusedError(problem)
 
     async def _on_disconnect(self, connection_id: str, reason: str = "") -> None:
         await self._ends.pass_through()
@@ -165,34 +170,39 @@ class SocketGateway:
         """Take what a client sends; what is returned is the acknowledgement, for those who ask for one."""
         connection = self._connections.get(connection_id)
         if connection is None:  # it has left in this moment, or its conversation has
-            return {"success": False, "error": f"{NO_SESSION}:{connection_id}"}
+            problem = f"{NO_SESSION}:{connection_id}"
+            return {"success": False, "error": problem, **coded_page(NO_SESSION, self._base_path)}
         CONVERSATION.set(connection.conversation_id)
-        code = ""
         try:
             async with asyncio.timeout(self.limits.send_seconds):
                 with Span("socket_message", conversation=connection.conversation_id):
                     return {"success": True, "id": await self._take(connection, event, args)}
-        except ConversationNotFoundError:
-            problem = f"{NO_CONVERSATION}:{connection.conversation_id}"
+        except ConversationNotFoundError as error:
+            problem, code = f"{NO_CONVERSATION}:{connection.conversation_id}", error.code
         except DrydockError as error:
-            problem, code = str(error), error.code if isinstance(error, EventStoreError) else ""
+            problem, code = str(error), code_of(error)
         except TimeoutError:
+            code = NO_ANSWER
             problem = "The message was not taken in time; look whether it is there before you send it again."
         except Exception:
             logger.exception("a message to conversation %s could not be taken", connection.conversation_id)
-            problem = "The server failed to take the message; its log says why."
-        await send_error(connection.outlet, problem, self._clock())
-        coded = {"code": code, "docs": page_of_code(code, self._base_path)} if code else {}
-        return {"success": False, "error": problem, **coded}
+            problem, code = "The server failed to take the message; its log says why.", Trouble.UNEXPECTED
+        await self._tell(connection.outlet, problem, code)
+        return {"success": False, "error": problem, **coded_page(code, self._base_path)}
+
+    async def _tell(self, outlet: Outlet, problem: str, code: str) -> None:
+        await send_error(outlet, problem, self._clock(), code=code, base_path=self._base_path)
 
     async def _on_unjoined(self, transport_id: str, namespace: str | None, ack_id: int | None) -> None:
         """Answer an event of a client that has joined nothing, as any refused one is answered."""
         problem = f"{NO_SESSION}:{transport_id}"
         answers: list[tuple[int, list[Any], int | None]] = [
-            (socketio.packet.EVENT, [EVENT, frame], None) for frame in error_frames(problem, self._clock())
+            (socketio.packet.EVENT, [EVENT, frame], None)
+            for frame in error_frames(problem, self._clock(), code=NO_SESSION, base_path=self._base_path)
         ]
         if ack_id is not None:
-            answers.append((socketio.packet.ACK, [{"success": False, "error": problem}], ack_id))
+            refused = {"success": False, "error": problem, **coded_page(NO_SESSION, self._base_path)}
+            answers.append((socketio.packet.ACK, [refused], ack_id))
         for kind, data, number in answers:
             packet = self._server.packet_class(kind, data=data, namespace=namespace, id=number)
             await self._server.eio.send(transport_id, packet.encode())
@@ -229,6 +239,7 @@ class SocketGateway:
             limits=self.limits,
             histories=self._histories,
             clock=self._clock,
+            base_path=self._base_path,
         )
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
         unwatch = self._watch(handshake.identity, lambda: self._begin_hang_up(connection_id))
@@ -253,7 +264,7 @@ class SocketGateway:
 
     async def _take(self, connection: ClientConnection, event: str, args: tuple[object, ...]) -> int:
         if (problem := refused_permission(connection.identity, Permission.WRITE)) is not None:
-            raise WireError(problem)
+            raise PermissionDeniedError(problem)
         if event not in USER_EVENTS:
             raise WireError(f"event {event[:80]!r} is unknown; send {USER_EVENTS[0]}")
         if len(args) != 1:
@@ -267,10 +278,11 @@ class SocketGateway:
         try:
             await feed.run()
         except DrydockError as error:
-            await send_error(outlet, str(error), self._clock())
+            await self._tell(outlet, str(error), code_of(error))
         except Exception:
             logger.exception("the feed of connection %s failed", connection_id)
-            await send_error(outlet, "The server cannot show this conversation; its log says why.", self._clock())
+            problem = "The server cannot show this conversation; its log says why."
+            await self._tell(outlet, problem, Trouble.UNEXPECTED)
         await self._hang_up(connection_id)
 
     def _knows(self, transport_id: str, identity: Identity) -> bool:

@@ -10,6 +10,10 @@ from urllib.parse import parse_qs
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.errors import coded_page
+from server.http.base_path import base_path_of
+from server.wire.errors import WireError
+
 MAX_PACKETS: Final = 16
 """In one request or reply: engine.io's Python library, at either end, reads no more and drops the connection."""
 
@@ -24,6 +28,7 @@ _BEGINNINGS: Final = frozenset("1345b")
 _NO_TEXT: Final = "the packets are no UTF-8; send text, and binary data as files"
 _NO_PACKET: Final = "packet {} of the request is none of Engine.IO's that a client posts; send messages, such as 42[…]"
 _TOO_MANY: Final = "the request has more than the {} packets that this server takes; send less at once"
+_LARGE: Final = "request_too_large"
 _TOO_LARGE: Final = "the request is larger than the {} bytes that this server takes; send less at once"
 
 
@@ -71,31 +76,32 @@ class PayloadKeeper:
         if scope["type"] != "http" or scope["method"] != "POST" or not is_socket_path(scope["path"]):
             await self._app(scope, receive, send)
             return
+        base = base_path_of(scope)
         transport_id = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [""])[0]
         max_bytes = self._max_bytes(transport_id)
         if _length(scope) > max_bytes:
-            await refusal(413, _TOO_LARGE.format(max_bytes))(scope, receive, send)
+            await refusal(413, _LARGE, _TOO_LARGE.format(max_bytes), base)(scope, receive, send)
             return
         body = await _read(receive, max_bytes)
         if body is None:
             return
         if len(body) > max_bytes:
-            await refusal(413, _TOO_LARGE.format(max_bytes))(scope, receive, send)
+            await refusal(413, _LARGE, _TOO_LARGE.format(max_bytes), base)(scope, receive, send)
             return
         try:
             text = body.decode()
         except UnicodeDecodeError:
-            await refusal(400, _NO_TEXT)(scope, receive, send)
+            await refusal(400, WireError.code, _NO_TEXT, base)(scope, receive, send)
             return
         if text.startswith("d="):  # as a form, which browsers without other means send
             text = parse_qs(text).get("d", [""])[0]
         if text.count(_SEPARATOR) >= MAX_POSTED:
-            await refusal(413, _TOO_MANY.format(MAX_POSTED))(scope, receive, send)
+            await refusal(413, _LARGE, _TOO_MANY.format(MAX_POSTED), base)(scope, receive, send)
             return
         packets = text.split(_SEPARATOR)
         for number, packet in enumerate(packets, start=1):
             if packet[:1] not in _BEGINNINGS:
-                await refusal(400, _NO_PACKET.format(number))(scope, receive, send)
+                await refusal(400, WireError.code, _NO_PACKET.format(number), base)(scope, receive, send)
                 return
         await self._pass_on(scope, receive, send, packets)
 
@@ -162,6 +168,6 @@ def is_socket_path(path: str) -> bool:
     return path.startswith(_PATH) or path == _PATH.rstrip("/")
 
 
-def refusal(status: int, problem: str) -> JSONResponse:
-    """The answer with a problem in words."""
-    return JSONResponse({"detail": problem, "message": problem}, status)
+def refusal(status: int, code: str, problem: str, base_path: str) -> JSONResponse:
+    """The answer with a problem in words, and with its code, whose page is below `base_path`."""
+    return JSONResponse({"detail": problem, "message": problem, **coded_page(code, base_path)}, status)

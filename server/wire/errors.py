@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import ValidationError
 
 from agent_core.errors import DrydockError
@@ -9,6 +11,8 @@ from agent_core.errors import DrydockError
 
 class WireError(DrydockError, ValueError):
     """What a client sent cannot be taken; the message names the field, its problem and what to do."""
+
+    code: ClassVar[str] = "invalid_message"
 
 
 def problem_of(error: ValidationError, *, name: str, where: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import orjson
 
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded
+from server.errors import coded_page, page_of_code
 from server.wire.envelope import wire_time
 
 
@@ -41,28 +42,29 @@ EventFrame = dict[str, Any]
 ResyncReason = Literal["too_far_behind", "unknown_position"]
 
 
-def notice_frames(notice: StatusNotice, now: datetime) -> list[EventFrame]:
+def notice_frames(notice: StatusNotice, now: datetime, base_path: str = "") -> list[EventFrame]:
     """The status; where a session could not be started, also the protocol's error frame for that."""
-    status = status_frame(notice, now)
+    status = status_frame(notice, now, base_path)
     if not notice.start_failed:
         return [status]
-    return [{"error": True, "message": f"Failed to create agent session: {notice.message}"}, status]
+    failed = {"error": True, "message": f"Failed to create agent session: {notice.message}"}
+    return [failed | coded_page(notice.status_id, base_path), status]
 
 
-def status_frame(notice: StatusNotice, now: datetime) -> EventFrame:
-    """A status update. An error also says its source and time: only then does the client show it."""
+def status_frame(notice: StatusNotice, now: datetime, base_path: str = "") -> EventFrame:
+    """A status update. An error also says its source and time, without which clients do not show it, and its page."""
     frame: EventFrame = {"status_update": True, "type": notice.level, "id": notice.status_id, "message": notice.message}
     if notice.level == "error":
-        frame |= {"source": "environment", "timestamp": wire_time(now)}
+        page = {"docs": page_of_code(notice.status_id, base_path)}
+        frame |= {"source": "environment", "timestamp": wire_time(now), **page}
     return frame
 
 
-def error_frames(message: str, now: datetime) -> list[EventFrame]:
+def error_frames(message: str, now: datetime, *, code: str = "", base_path: str = "") -> list[EventFrame]:
     """A refusal of what a client sent: the protocol's error frame, and a status, which browser clients show."""
-    return [
-        {"error": True, "message": message},
-        status_frame(StatusNotice(GENERAL_ERROR, message, "error"), now),
-    ]
+    status = status_frame(StatusNotice(GENERAL_ERROR, message, "error"), now, base_path)
+    page = coded_page(code, base_path)
+    return [{"error": True, "message": message, **page}, status | page]
 
 
 def title_frame(conversation_id: str, title: str) -> EventFrame:

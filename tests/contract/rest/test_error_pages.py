@@ -59,6 +59,20 @@ async def test_an_error_says_its_code_and_where_its_page_is(make_server: MakeSer
             assert f'<h1 id="{body["code"]}">' in (await server.get(body["docs"])).text
 
 
+async def test_who_is_not_let_in_is_told_the_page_as_well(make_server: MakeServer) -> None:
+    async with make_server(token=TOKEN, base_path="/drydock", max_request_bytes=1024) as server:
+        key = {"X-Session-API-Key": TOKEN}
+        for headers, size, status, code in (
+            ({}, 1, 401, "invalid_api_key"),
+            ({"Origin": "http://elsewhere.example"} | key, 1, 403, "origin_not_allowed"),
+            (key, 2000, 413, "request_too_large"),
+        ):
+            refused = await server.post("/api/conversations", headers=headers, content=b" " * size)
+            told = refused.json()
+            assert (refused.status_code, told["code"]) == (status, code)
+            assert f'<h1 id="{code}">' in (await server.get(told["docs"])).text
+
+
 async def test_what_fails_below_a_route_gives_its_code_to_the_answer() -> None:
     """Whatever form the route gives to its errors; a fault of the caller alone has none."""
     api = FastAPI()

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
+from server.errors import coded_page
 from tests.contract.rest.conftest import MODEL_SECONDS, MakeServer, Server, facts, kill, shell
 from tests.unit.db.another_program import another_program
 
@@ -18,6 +19,8 @@ HIDDEN = "<secret_hidden>"
 CREATED = (201, {"message": "Secret created successfully"})
 UPDATED = (200, {"message": "Secret updated successfully"})
 DELETED = (200, {"message": "Secret deleted successfully"})
+
+UNAUTHORIZED = {"detail": "Unauthorized", **coded_page("invalid_api_key")}
 
 
 async def create(server: Server, name: str = "API_KEY", value: str = VALUE, **more: Any) -> tuple[int, Any]:
@@ -190,7 +193,10 @@ async def test_with_a_token_nobody_else_gets_at_them(make_server: MakeServer) ->
     async with make_server(token="the-right-token-of-24-chars") as server:
         for method, path in (("GET", ""), ("POST", ""), ("PUT", "/API_KEY"), ("DELETE", "/API_KEY")):
             response = await server.client.request(method, f"/api/secrets{path}", json=GOOD)
-            assert (response.status_code, response.json()) == (401, {"detail": "Unauthorized"}), method
+            assert (response.status_code, response.json()) == (
+                401,
+                {"detail": "Unauthorized", **coded_page("invalid_api_key")},
+            ), method
 
 
 async def test_a_database_that_fails_is_told_without_internals(server: Server) -> None:

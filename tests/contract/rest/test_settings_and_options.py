@@ -10,8 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent_core.session.settings import SessionSettings
+from server.errors import coded_page
 from server.session.agents.experiments import ExperimentManager
 from tests.contract.rest.conftest import MakeServer, Server
+
+UNAUTHORIZED = {"detail": "Unauthorized", **coded_page("invalid_api_key")}
 
 
 async def test_before_anything_is_stored_there_are_no_settings(server: Server) -> None:
@@ -165,7 +168,10 @@ async def test_resetting_settings_is_gone(server: Server) -> None:
 async def test_with_a_token_the_api_asks_for_it_and_health_does_not(make_server: MakeServer) -> None:
     async with make_server(token="the-right-token-of-24-chars") as server:
         refused = await server.get("/api/settings")
-        assert (refused.status_code, refused.json()) == (401, {"detail": "Unauthorized"})
+        assert (refused.status_code, refused.json()) == (
+            401,
+            {"detail": "Unauthorized", **coded_page("invalid_api_key")},
+        )
         assert (await server.get("/health")).status_code == 200
         for headers in (
             {"X-Session-API-Key": "the-right-token-of-24-chars"},
@@ -242,7 +248,8 @@ async def test_an_error_that_nobody_expected_is_a_500_without_internals(
     server.app.api.router.routes.insert(0, Route("/api/broken", broken))
     response = await server.get("/api/broken")
     assert response.status_code == 500
-    assert response.json() == {"detail": "Internal server error; the server's log has the details."}
+    told = {"detail": "Internal server error; the server's log has the details.", **coded_page("unexpected_error")}
+    assert response.json() == told
     assert "GET /api/broken failed" in caplog.text
 
 

@@ -96,8 +96,10 @@ FRAMES: Final[dict[str, Schema]] = {
             "message": STRING,
             "source": {"const": "environment"},
             "timestamp": STRING,
+            "code": STRING,
+            "docs": STRING,
         },
-        optional=frozenset({"source", "timestamp"}),
+        optional=frozenset({"source", "timestamp", "code", "docs"}),
     ),
     "oh_event title": record(
         {
@@ -107,7 +109,10 @@ FRAMES: Final[dict[str, Schema]] = {
             "conversation_title": STRING,
         }
     ),
-    "oh_event error": record({"error": {"const": True}, "message": STRING}),
+    "oh_event error": record(
+        {"error": {"const": True}, "message": STRING, "code": STRING, "docs": STRING},
+        optional=frozenset({"code", "docs"}),
+    ),
     "oh_event closed": record(
         {
             "message": {"const": ""},

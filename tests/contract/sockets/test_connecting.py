@@ -14,12 +14,16 @@ from agent_core.events.control import AgentState, AgentStateChanged
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.messages import Message
 from agent_core.events.serialization import AnyEvent
+from server.errors import ConversationNotFoundError, coded_page
 from server.http.turnstile import Turnstile
 from server.sockets.connections import SocketLimits
 from server.sockets.conversations import JoinRefusedError
 from tests.contract.sockets.loopback import Client, packet, refusal_of, serving, until
 
 KEY = "correct-horse"
+
+
+NOT_FOUND = {"msg_id": "CONVERSATION$NOT_FOUND", **coded_page("CONVERSATION$NOT_FOUND")}
 
 
 def said(text: str) -> AnyEvent:
@@ -29,16 +33,17 @@ def said(text: str) -> AnyEvent:
 @pytest.mark.parametrize(
     ("conversation_id", "query", "told"),
     [
-        (None, {}, {"message": "No conversation_id in query params"}),
-        ("", {}, {"message": "No conversation_id in query params"}),
-        ("c2", {}, {"message": "Conversation c2 not found", "data": {"msg_id": "CONVERSATION$NOT_FOUND"}}),
-        ("../c1", {}, {"message": "Conversation ../c1 not found", "data": {"msg_id": "CONVERSATION$NOT_FOUND"}}),
+        (None, {}, {"message": "No conversation_id in query params", "data": coded_page("invalid_handshake")}),
+        ("", {}, {"message": "No conversation_id in query params", "data": coded_page("invalid_handshake")}),
+        ("c2", {}, {"message": "Conversation c2 not found", "data": NOT_FOUND}),
+        ("../c1", {}, {"message": "Conversation ../c1 not found", "data": NOT_FOUND}),
         (
             "c1",
             {"providers_set": "github,nohub"},
             {
                 "message": "providers_set names 'nohub', which is no provider; "
-                "known are github, gitlab, bitbucket, enterprise_sso, azure_devops, forgejo"
+                "known are github, gitlab, bitbucket, enterprise_sso, azure_devops, forgejo",
+                "data": coded_page("invalid_handshake"),
             },
         ),
     ],
@@ -82,20 +87,33 @@ async def test_a_server_with_a_token_asks_for_it(
                 await client.connect(url, headers=headers)
         else:
             told = await refusal_of(loopback, url, headers=headers)
-            assert told == {"message": "invalid_session_api_key"}
+            assert told == {"message": "invalid_session_api_key", "data": coded_page("invalid_api_key")}
 
 
 @pytest.mark.parametrize(
     ("error", "told"),
     [
         (
-            JoinRefusedError("Settings not found", data={"msg_id": "CONFIGURATION$SETTINGS_NOT_FOUND"}),
-            {"message": "Settings not found", "data": {"msg_id": "CONFIGURATION$SETTINGS_NOT_FOUND"}},
+            JoinRefusedError("replay_limit is no number", code="invalid_handshake"),
+            {"message": "replay_limit is no number", "data": coded_page("invalid_handshake")},
         ),
-        (JoinRefusedError("Failed to join conversation"), {"message": "Failed to join conversation"}),
-        (EventStoreError("The disk is full."), {"message": "The disk is full."}),
-        (TimeoutError(), {"message": "The conversation does not answer; try again in a moment"}),
-        (TypeError("a bug"), {"message": "The server failed to connect you; its log says why"}),
+        (
+            ConversationNotFoundError("c1"),
+            {"message": "Conversation c1 not found", "data": NOT_FOUND},
+        ),
+        (EventStoreError("Who knows."), {"message": "Who knows."}),
+        (
+            EventStoreError("The disk is full.", code="disk_full"),
+            {"message": "The disk is full.", "data": coded_page("disk_full")},
+        ),
+        (
+            TimeoutError(),
+            {"message": "The conversation does not answer; try again in a moment", "data": coded_page("no_answer")},
+        ),
+        (
+            TypeError("a bug"),
+            {"message": "The server failed to connect you; its log says why", "data": coded_page("unexpected_error")},
+        ),
     ],
 )
 async def test_a_failure_while_joining_is_a_refusal_and_never_a_hang(error: Exception, told: object) -> None:

@@ -18,6 +18,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import ClientCall, OutputDelta, StatusNotice, TextDelta, TextDiscarded
 from agent_core.tools.terminal import TerminalAction, TerminalObservation
+from server.errors import coded_page
 from server.sockets.connections import SocketLimits
 from tests.contract.sockets.loopback import Client, Frame, Loopback, serving, until
 
@@ -284,6 +285,7 @@ async def test_notices_keep_their_place_between_events() -> None:
             "status_update": True,
             "type": "error",
             "id": "STATUS$ERROR",
+            "docs": "/errors/STATUS$ERROR",
             "message": "It failed.",
             "source": "environment",
         }
@@ -370,7 +372,8 @@ async def test_a_session_that_could_not_be_started_is_told_in_one_error_frame_an
         await client.until_id(0)
         stream_of(loopback).publish(StatusNotice("STATUS$ERROR", "No water.", "error", start_failed=True))
         await until(lambda: len(client.frames) == 3)
-        assert client.frames[1] == {"error": True, "message": "Failed to create agent session: No water."}
+        failed = {"error": True, "message": "Failed to create agent session: No water."}
+        assert client.frames[1] == {**failed, **coded_page("STATUS$ERROR")}
         assert client.frames[2]["type"] == "error"
         assert client.frames[2]["message"] == "No water."
 

@@ -10,6 +10,7 @@ import pytest
 
 from agent_core.errors import EventStoreError
 from agent_core.events.llm_events import MessageEvent
+from server.errors import coded_page
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import MAX_UNHEARD
 from tests.contract.sockets.loopback import Client, packet, serving, until
@@ -63,7 +64,7 @@ async def test_a_bad_message_is_answered_and_the_connection_stays(event: str, da
         await until(lambda: len(client.frames) >= 2)
         assert client.problems[0].startswith(problem)
         error, status = client.frames[:2]
-        assert error == {"error": True, "message": client.problems[0]}
+        assert error == {"error": True, "message": client.problems[0], **coded_page("invalid_message")}
         assert status.pop("timestamp").endswith("Z")
         assert status == {
             "status_update": True,
@@ -71,6 +72,7 @@ async def test_a_bad_message_is_answered_and_the_connection_stays(event: str, da
             "id": "STATUS$ERROR",
             "message": client.problems[0],
             "source": "environment",
+            **coded_page("invalid_message"),
         }
         await client.send(message("still here"))
         await client.until_id(0)
@@ -168,7 +170,7 @@ async def test_an_acknowledgement_is_given_to_whoever_asks_for_one() -> None:
             taken = await client.socket.call("oh_user_action", message("hi"))
             refused = await client.socket.call("oh_user_action", {"action": "initialize"})
         assert taken == {"success": True, "id": 0}
-        assert refused == {"success": False, "error": client.problems[0]}
+        assert refused == {"success": False, "error": client.problems[0], **coded_page("invalid_message")}
         assert len(loopback.conversations.sent) == 1
 
 
@@ -204,10 +206,11 @@ async def test_an_event_of_a_socket_that_has_joined_nothing_is_answered(before: 
             assert str(await socket.recv()).startswith("44")
         await socket.send("427" + json.dumps(["oh_user_action", message("hello?")]))
         problem = f"no_connected_session:{transport_id}"
-        assert packet(await socket.recv()) == {"error": True, "message": problem}
+        assert packet(await socket.recv()) == {"error": True, "message": problem, **coded_page("no_connected_session")}
         status = packet(await socket.recv())
         assert (status["status_update"], status["type"], status["message"]) == (True, "error", problem)
-        assert await socket.recv() == "437" + json.dumps([{"success": False, "error": problem}], separators=(",", ":"))
+        answer = {"success": False, "error": problem, **coded_page("no_connected_session")}
+        assert await socket.recv() == "437" + json.dumps([answer], separators=(",", ":"))
     assert not loopback.conversations.sent
 
 
@@ -228,6 +231,7 @@ async def test_an_event_for_a_conversation_that_is_gone_is_answered_so() -> None
         await until(lambda: loopback.conversations.known["c1"].connections)
         del loopback.conversations.known["c1"]
         answer = await client.socket.call("oh_user_action", message("hello?"))
-        assert answer == {"success": False, "error": "no_conversation:c1"}
+        page = coded_page("CONVERSATION$NOT_FOUND")
+        assert answer == {"success": False, "error": "no_conversation:c1", **page}
         await until(lambda: len(client.frames) == 2)
-        assert client.frames[0] == {"error": True, "message": "no_conversation:c1"}
+        assert client.frames[0] == {"error": True, "message": "no_conversation:c1", **page}

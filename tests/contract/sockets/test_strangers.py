@@ -13,6 +13,7 @@ from httpx import AsyncClient
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from server.errors import coded_page
 from server.http.unfinished import Unfinished
 from server.http.uvicorn_protocols import BoundedWebSocketProtocol
 from server.sockets.connections import SocketLimits
@@ -63,7 +64,8 @@ async def test_nothing_is_read_without_the_key_for_one_that_is_there() -> None:
 async def test_a_stranger_gets_no_connection_of_the_library() -> None:
     async with serving(token=KEY) as loopback:
         async with loopback.raw("conversation_id=c1&session_api_key=wrong") as socket:
-            assert json.loads(str(await socket.recv()).removeprefix("44")) == {"message": "invalid_session_api_key"}
+            told = json.loads(str(await socket.recv()).removeprefix("44"))
+            assert told == {"message": "invalid_session_api_key", "data": coded_page("invalid_api_key")}
             with pytest.raises(ConnectionClosed):
                 await socket.recv()
         assert loopback.gateway._server.eio.sockets == {}

@@ -205,4 +205,8 @@ async def test_clients_are_told_why_their_conversation_ends(doors: Doors) -> Non
         await until(lambda: client.goodbyes)
         assert statuses(client)[-1] == ("error", "CONVERSATION$NOT_FOUND")
     told = await doors.refusal(made)
-    assert told == {"message": f"Conversation {made} not found", "data": {"msg_id": "CONVERSATION$NOT_FOUND"}}
+    page = {"code": "CONVERSATION$NOT_FOUND", "docs": "/errors/CONVERSATION$NOT_FOUND"}
+    assert told == {
+        "message": f"Conversation {made} not found",
+        "data": {"msg_id": "CONVERSATION$NOT_FOUND", **page},
+    }

@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from server.auth.doorkeeper import RateLimiter
 from server.auth.identity import OneTokenAuthenticator
 from server.auth.origin import OriginPolicy
+from server.errors import coded_page
 from server.http.gate import Gate
 from server.settings.settings import Settings
 
@@ -82,7 +83,7 @@ def make_gate(settings: Settings, token: str | None = None) -> Gate:
 async def test_a_request_with_the_token_passes_and_others_are_unauthorized() -> None:
     assert (await ask(token="the-token", headers={"x-session-api-key": "the-token"})).status == 200
     refused = await ask(token="the-token")
-    assert (refused.status, refused.json()) == (401, {"detail": "Unauthorized"})
+    assert (refused.status, refused.json()) == (401, {"detail": "Unauthorized", **coded_page("invalid_api_key")})
 
 
 @pytest.mark.parametrize(
@@ -99,10 +100,11 @@ async def test_the_api_does(path: str) -> None:
 
 async def test_a_foreign_host_or_origin_is_refused_everywhere() -> None:
     for path in ("/health", "/", "/api/settings", "/socket.io/"):
-        assert (await ask(path, headers={"host": "evil.example"})).status == 403
+        refused = await ask(path, headers={"host": "evil.example"})
+        assert (refused.status, refused.json()["code"]) == (403, "host_not_allowed")
         refused = await ask(path, headers={"origin": "http://evil.example"})
-        assert refused.status == 403
         told = refused.json()
+        assert (refused.status, told["code"], told["docs"]) == (403, "origin_not_allowed", "/errors/origin_not_allowed")
         assert "DRYDOCK_ALLOWED_ORIGINS" in told["message"]  # which clients of the protocol show
         assert told["detail"] == told["message"]
 
@@ -127,14 +129,14 @@ async def test_a_second_header_does_not_cover_up_the_first(name: str) -> None:
 
 async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read() -> None:
     answer = await ask(settings=Settings(max_request_bytes=1024), headers={"content-length": "1025"}, chunks=())
-    assert answer.status == 413
+    assert (answer.status, answer.json()["docs"]) == (413, "/errors/request_too_large")
     assert "max_request_bytes" in answer.json()["message"]
     assert "connection" not in answer.headers, "closed while the client still sends, it would not see the reply"
 
 
 async def test_a_body_that_grows_too_large_is_refused() -> None:
     answer = await ask(settings=Settings(max_request_bytes=1024), chunks=(b"a" * 1000, b"a" * 25))
-    assert answer.status == 413
+    assert (answer.status, answer.json()["code"]) == (413, "request_too_large")
     exact = await ask(settings=Settings(max_request_bytes=1024), chunks=(b"a" * 1000, b"a" * 24))
     assert (exact.status, exact.body) == (200, b"1024")
 
@@ -144,7 +146,7 @@ async def test_too_many_requests_get_429_with_a_time_to_come_back() -> None:
     answers = [await ask(gate=gate) for _ in range(6)]
     assert [answer.status for answer in answers[:4]] == [200] * 4
     assert answers[-1].status == 429
-    assert answers[-1].json() == {"message": "Too many requests"}
+    assert answers[-1].json() == {"message": "Too many requests", **coded_page("rate_limit_exceeded")}
     assert answers[-1].headers["retry-after"] == "1"
     assert (await ask("/health", gate=gate)).status == 200
     assert (await ask("/assets/a.js", gate=gate)).status == 200

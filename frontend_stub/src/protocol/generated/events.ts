@@ -471,6 +471,8 @@ export interface EventClosed {
 }
 
 export interface EventError {
+  readonly code?: string;
+  readonly docs?: string;
   readonly error: true;
   readonly message: string;
 }
@@ -790,6 +792,8 @@ export interface WriteObservation {
 }
 
 export interface EventStatus {
+  readonly code?: string;
+  readonly docs?: string;
   readonly id: string;
   readonly message: string;
   readonly source?: "environment";
