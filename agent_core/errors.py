@@ -101,6 +101,10 @@ class SandboxAwayError(SandboxError):
     """What the sandbox runs on cannot be reached, and may have it as it was once it can: who needs it waits."""
 
 
+class SandboxUnmadeError(SandboxAwayError):
+    """As `SandboxAwayError`, before anything of the sandbox was made there: it may as well be made elsewhere."""
+
+
 class SandboxLostError(SandboxError):
     """The sandbox went away while it was needed; whether a running action took effect is unknown."""
 

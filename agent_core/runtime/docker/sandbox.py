@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent_core.errors import SandboxError
+from agent_core.errors import SandboxError, SandboxUnmadeError
 from agent_core.events.transient import NETWORK_WARNING, WAITING_FOR_ENGINE
 from agent_core.runtime.channel import runner_stream
 from agent_core.runtime.channel.runner_stream import RunnerEndedError, RunnerStream
@@ -100,12 +100,14 @@ class DockerSandbox:
         self._look = DiskLook(spec.limits)
         self._places: HostFolders | None = None
         self._creation = ""
+        self._is_begun = known
         self._last_words = ""
 
     async def start(self, progress: Progress) -> None:
         """Start it; an engine that has answered before and is away now is waited for as long as a start may take.
 
-        One of several hosts is waited for by what it has for a day.
+        One of several hosts is waited for by what it has for a day; what it has nothing of yet ends with
+        `SandboxUnmadeError`.
         """
         loop, host = asyncio.get_running_loop(), self._engine.name
         last, is_away = loop.time() + (AWAY_SECONDS if host and self._known else self.spec.limits.start_seconds), False
@@ -115,6 +117,8 @@ class DockerSandbox:
                     await self._engine.call("answer", lambda client: client.version())
                 return await self._start(progress)
             except EngineUnavailableError as error:
+                if host and not self._is_begun:
+                    raise SandboxUnmadeError(str(error), code=error.code) from error
                 if not (host or self._engine.has_answered) or loop.time() > last:
                     raise
                 is_away = True
@@ -226,6 +230,7 @@ class DockerSandbox:
             self._creation = secrets.token_hex(8)
             try:
                 image = await self._image(progress, clock)
+                self._is_begun = True
                 await self._objects.create(network, self._creation, image)
             except EngineRefusedError as error:
                 self._creation = ""

@@ -23,7 +23,7 @@ from agent_core.events.transient import WAITING_FOR_ENGINE
 from agent_core.llm.llm import CallContext
 from agent_core.memory.condensers import get_default_condenser
 from agent_core.runtime.channel.connection import ConversationSandbox, SandboxConnection
-from agent_core.runtime.sandbox import Sandbox
+from agent_core.runtime.sandbox import Sandbox, SandboxState
 from agent_core.security.secrets import SecretValue, StaticSecret
 from agent_core.session.agent_session import AfterClose, AgentSession
 from agent_core.session.settings import AgentOptions, SessionSettings
@@ -306,7 +306,7 @@ class AgentSessions:
         environment = plain_environment(user, self._settings)
         sandbox = DeferredSandbox(
             self._sandboxes.spec(record),
-            lambda: self._find(record.id, session, environment),
+            lambda unmade: self._find(record.id, session, environment, unmade=unmade),
             self._sandboxes.check_room,
             lambda: self._sandboxes.check_owner(),
         )
@@ -316,7 +316,7 @@ class AgentSessions:
 
             def use(other: ChosenSandbox | None) -> None:
                 spec = self._sandboxes.spec(record if other is None else with_choice(record, other))
-                sandbox.become(spec, lambda: self._find(record.id, session, environment, other))
+                sandbox.become(spec, lambda unmade: self._find(record.id, session, environment, other, unmade=unmade))
 
             choices = Choices(partial(self._image_chosen, record, user), use, partial(self._settled, record.id))
             settle_sandbox = partial(settle, repository.folder, choices, connection)
@@ -384,11 +384,15 @@ class AgentSessions:
         session: AgentSession,
         environment: Mapping[str, str],
         chosen: ChosenSandbox | None = None,
+        *,
+        unmade: SandboxState | None,
     ) -> Sandbox:
         conversations = self._database.conversations
         record = await conversations.get(conversation_id)
         if record is None:
             raise ConversationNotFoundError(conversation_id)
+        if unmade is not None and record.sandbox == dict(unmade):
+            record = replace(record, sandbox=None)
         wished = record if chosen is None else with_choice(record, chosen)
         if record.sandbox is not None:  # an engine has answered here before
             await self._sandboxes.until_engine_answers(

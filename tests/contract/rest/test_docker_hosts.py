@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import pytest
 
+from agent_core.errors import SandboxUnmadeError
 from agent_core.runtime.sandbox import HostView, Sandbox, SandboxSpec
-from agent_core.testing.fake_sandbox import FakeProvider
+from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
 from server.session.sandbox_hosts import DRAINED
 from tests.contract.rest.conftest import Server, facts, kill, serving, shell
 
@@ -36,17 +37,26 @@ def view(name: str, *, lost: str = "") -> HostView:
 
 
 class HostsProvider(FakeProvider):
-    """Fake sandboxes on hosts that are only spoken of; all are made on the first one."""
+    """Fake sandboxes on hosts that are only spoken of; each is made on the first that is not `gone`.
+
+    Hosts that are `going` are lost just when something is to be made there.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.views = {name: view(name) for name in ("a", "b")}
         self.changes: asyncio.Queue[str] = asyncio.Queue()
         self.swept: list[str] = []
+        self.going: set[str] = set()
+        self.gone: set[str] = set()
 
     async def place(self, spec: SandboxSpec, waiting: Callable[[str], None]) -> Sandbox:
         made: Any = self.create(spec)
-        made.state = {**made.state, "host": "a"}
+        host = next((name for name in self.views if name not in self.gone), "a")
+        made.state = {**made.state, "host": host}
+        away = SandboxUnmadeError(f"The Docker host {host!r} cannot be reached: it is off.", code="engine_unavailable")
+        made.behaviour = FakeBehaviour(error=away) if host in self.going else self.behaviour
+        self.gone |= self.going & {host}
         return made  # type: ignore[no-any-return]
 
     async def next_change(self) -> HostView:
@@ -167,6 +177,30 @@ async def test_a_resting_conversation_says_that_its_host_is_lost_and_that_it_is_
         hosts.change(view("a"))
         await server.until(lambda: says("STATUS$READY"))
         assert (await server.info(conversation))["runtime_warning"] is None
+
+
+async def test_a_host_that_is_lost_before_anything_was_made_there_is_left_for_another(tmp_path: Path) -> None:
+    hosts = provider()
+    hosts.going.add("a")
+    async with serving(tmp_path / "data", hosts) as server:
+        conversation = await server.create(initial_user_msg=None)
+        await server.until_running(conversation)
+        record = await server.app.services.database.conversations.get(conversation)
+        assert record is not None
+        assert record.sandbox == {"provider": "fake", "name": conversation, "host": "b"}
+
+
+async def test_where_each_host_is_lost_like_that_the_start_ends_and_says_so(tmp_path: Path) -> None:
+    hosts = provider()
+    hosts.going |= {"a", "b"}
+    async with serving(tmp_path / "data", hosts) as server:
+        conversation = await server.create(initial_user_msg=None)
+
+        async def has_failed() -> bool:
+            info = await server.info(conversation)
+            return bool(info["runtime_status"] == "STATUS$ERROR")
+
+        await server.until(has_failed)
 
 
 async def test_a_host_that_is_back_is_swept_before_anything_else(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agent_core.errors import SandboxAwayError, SandboxError
+from agent_core.errors import SandboxAwayError, SandboxError, SandboxUnmadeError
 from agent_core.runtime.docker import engine as engine_module
 from agent_core.runtime.docker import heartbeat
 from agent_core.runtime.docker import hosts as hosts_module
@@ -154,6 +154,25 @@ async def test_a_stopped_engine_is_found_lost_when_a_sandbox_is_to_go_there_and_
             assert (lost.status, lost.memory_free, lost.memory) == ("lost", 0, 64 * GIGABYTE)
             assert "The Docker host 'a' cannot be reached" in lost.reason
             assert len([one for one in caplog.messages if "host a cannot be reached" in one]) == 1
+
+
+async def test_what_was_not_begun_does_not_wait_for_its_host_and_is_placed_elsewhere(tmp_path: Path) -> None:
+    async with played_engines(tmp_path, "a", "b") as (a, b):
+        a.memory = 64 * GIGABYTE
+        async with hosts_of(a, b) as hosts:
+            wish = spec(start_seconds=100)
+            new = await hosts.place(wish, lambda reason: None)
+            old = hosts.restore(wish, new.state)
+            await a.end()
+            await status_of(hosts, "a", "lost")
+            with pytest.raises(SandboxUnmadeError, match="The Docker host 'a' cannot be reached"):
+                await new.start(lambda *_: None)
+            assert (await hosts.place(wish, lambda reason: None)).state["host"] == "b"
+            told: list[str] = []
+            waiting = asyncio.create_task(old.start(lambda *words: told.append(words[0])))
+            await until(lambda: "STATUS$WAITING_FOR_ENGINE" in told)  # it has something there
+            waiting.cancel()
+            await asyncio.wait([waiting])
 
 
 async def test_a_hanging_engine_is_lost_within_seconds_fails_at_once_then_and_comes_back(tmp_path: Path) -> None:

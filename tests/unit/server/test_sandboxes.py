@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_core.errors import SandboxError
-from agent_core.runtime.sandbox import Sandbox, SandboxStatus
+from agent_core.runtime.sandbox import Sandbox, SandboxState, SandboxStatus
 from agent_core.testing.fake_sandbox import FakeProvider
 from agent_core.troubles import Trouble
 from server.db.repositories.conversations import ConversationRecord
@@ -252,7 +252,7 @@ async def test_an_unloaded_conversations_sandbox_is_stopped_and_removed(
 async def test_a_deferred_sandbox_is_found_when_it_is_needed_and_not_before(sandboxes: Sandboxes) -> None:
     asked = 0
 
-    async def find() -> Sandbox:
+    async def find(unmade: SandboxState | None) -> Sandbox:
         nonlocal asked
         asked += 1
         if asked == 1:
