@@ -33,6 +33,7 @@ from server.db.data_folder import last_backup
 from server.db.database import OwnStores, open_database
 from server.db.engine import DatabaseSettings
 from server.db.leftovers import remove_leftovers
+from server.db.repositories.drained_hosts import DrainedHosts
 from server.db.repositories.leases import LeaseRepository
 from server.dependencies import Services
 from server.doors.mcp.http_door import PROVIDER_ROUTES, HttpDoor, provider_offer
@@ -254,6 +255,7 @@ class Application:
                 choose=self._choose,
                 known_ids=database.conversations.ids,
                 are_others=LeaseRepository(database.engines, database.writer).are_there,
+                drained=DrainedHosts(database.engines, database.writer),
                 metrics=metrics,
             )
         )

@@ -142,8 +142,8 @@ servers = Table(
     Column("expires_at", BigInteger, nullable=False),
 )
 
-# What all of them have to agree on: `instance`, the name that their sandboxes carry, and `chores`, which of them does
-# what is done once for all.
+# What all of them have to agree on: `instance`, the name that their sandboxes carry, `chores`, which of them does what
+# is done once for all, and `drained:` with the name of a Docker host, whether it is.
 shared_facts = Table(
     "shared_facts",
     metadata,

@@ -64,20 +64,18 @@ async def drain_docker_host(
     services: ServicesDependency,
     identity: IdentityDependency,
 ) -> Any:
-    """Have a host take no new sandboxes, or take new ones again; it stays so over the server's restarts.
+    """Have a host take no new sandboxes, or take new ones again: at all servers of the database, and over restarts.
 
     Only where the server has one user: where it has several, its configuration says so.
     """
     if services.settings.authenticator_class is not None:
         raise HTTPException(403, "On a server with several users, drain a host by docker_hosts in its configuration.")
     try:
-        view = services.sandboxes.hosts.drain(name, change.draining)
+        view = await services.sandboxes.hosts.drain(name, change.draining)
     except KeyError:
         raise HTTPException(
             404, f"There is no Docker host {name!r}; docker_hosts in the configuration names them."
         ) from None
-    except OSError as error:
-        raise HTTPException(507, f"That could not be written down: {error.strerror or error}.") from None
     return _info(view, services.settings.sandbox_image)
 
 

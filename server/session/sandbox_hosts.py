@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from agent_core.runtime.sandbox import HasHosts, HostView, SandboxProvider
 from agent_core.troubles import Trouble, coded
+from server.db.errors import DatabaseError
+from server.db.repositories.drained_hosts import DrainedHosts
 from server.metrics import ServerMetrics
 
 logger = logging.getLogger(__name__)
 
-DRAINED: Final = "drained-hosts.json"
-"""In the data folder: which hosts are drained and which are not, where somebody has said so of a running server."""
+ASK_SECONDS: Final = 5.0
+"""How often it is looked what other servers were told of draining."""
 
 _STATES: Final = ("up", "draining", "lost")
 
@@ -28,22 +28,22 @@ class SandboxHosts:
     on the host of this name.
     """
 
-    def __init__(self, data_dir: Path, metrics: ServerMetrics, sweep: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, drained: DrainedHosts | None, metrics: ServerMetrics, sweep: Callable[[str], Awaitable[None]]
+    ) -> None:
         self.on_change: Callable[[HostView], None] = lambda view: None
-        self._file = data_dir / DRAINED
+        self._drained = drained
         self._sweep = sweep
         self._provider: HasHosts | None = None
         for name, read in _GAUGES.items():
             metrics.gauges(name, lambda read=read: read(self.views()))  # type: ignore[misc]
 
-    def serve(self, provider: SandboxProvider) -> bool:
-        """Whether this provider has hosts; they are drained, or not, as was said before the server's last end."""
+    async def serve(self, provider: SandboxProvider) -> bool:
+        """Whether this provider has hosts; they are drained, or not, as this or another server was told last."""
         if not isinstance(provider, HasHosts):
             return False
+        await self._drain_as_said(provider)
         self._provider = provider
-        for name, draining in self._kept().items():
-            if name in {view.name for view in self.views()}:
-                provider.drain(name, draining)
         return True
 
     def views(self) -> Sequence[HostView]:
@@ -55,23 +55,29 @@ class SandboxHosts:
         views = self.views()
         return sum(one.max_sandboxes if one.status == "up" else one.sandboxes for one in views) if views else None
 
-    def drain(self, name: str, draining: bool) -> HostView:
-        """See `HasHosts.drain`; it is so after the server's next start, too. Raises `KeyError` and `OSError`."""
+    async def drain(self, name: str, draining: bool) -> HostView:
+        """See `HasHosts.drain`; it is so after the next start, too, and at all servers within `ASK_SECONDS`.
+
+        Raises `KeyError` and `DatabaseError`.
+        """
         provider, known = self._provider, {view.name for view in self.views()}
         if provider is None or name not in known:
             raise KeyError(name)
-        kept = {one: said for one, said in self._kept().items() if one in known} | {name: draining}
-        half = self._file.with_suffix(".new")
-        half.write_text(json.dumps(kept))
-        os.replace(half, self._file)
+        if self._drained is not None:
+            await self._drained.say(name, draining)
         provider.drain(name, draining)
         return next(view for view in self.views() if view.name == name)
 
     async def run(self) -> None:
-        """Follow the hosts, until cancelled."""
+        """Follow the hosts, and what other servers were told of them, until cancelled."""
         provider = self._provider
         while provider is not None:
-            view = await provider.next_change()
+            try:
+                async with asyncio.timeout(ASK_SECONDS):
+                    view = await provider.next_change()
+            except TimeoutError:
+                await self._drain_as_said(provider)
+                continue
             try:
                 if view.status != "lost" and not view.is_swept:
                     await self._sweep(view.name)
@@ -79,16 +85,17 @@ class SandboxHosts:
             except Exception:
                 logger.exception("the host %s could not be seen to", view.name, extra=coded(Trouble.UNEXPECTED))
 
-    def _kept(self) -> dict[str, bool]:
+    async def _drain_as_said(self, provider: HasHosts) -> None:
+        if self._drained is None:
+            return
         try:
-            found = json.loads(self._file.read_text())
-            return {str(name): bool(said) for name, said in found.items()}
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, AttributeError) as error:
-            text = "%s cannot be read (%s): hosts are drained as docker_hosts says"
-            logger.warning(text, self._file, error, extra=coded(Trouble.OTHER))
-            return {}
+            said = await self._drained.all()
+        except DatabaseError as error:  # of which others speak
+            logger.debug("which hosts are drained cannot be read: %s", error)
+            return
+        for view in provider.hosts():
+            if view.name in said:
+                provider.drain(view.name, said[view.name])
 
 
 def _each(read: Callable[[HostView], float]) -> Callable[[Sequence[HostView]], Mapping[tuple[str, ...], float]]:

@@ -26,6 +26,7 @@ from agent_core.runtime.sandbox import (
 )
 from agent_core.troubles import Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord
+from server.db.repositories.drained_hosts import DrainedHosts
 from server.metrics import ServerMetrics
 from server.session.memory_ceiling import MemoryCeiling
 from server.session.sandbox_choice import (
@@ -191,6 +192,7 @@ class Sandboxes:
         choose: Callable[[], Awaitable[SandboxSelection]],
         known_ids: Callable[[], Awaitable[Collection[str]]],
         are_others: Callable[[], Awaitable[bool]] | None = None,
+        drained: DrainedHosts | None = None,
         metrics: ServerMetrics | None = None,
     ) -> None:
         self._settings = settings
@@ -205,7 +207,7 @@ class Sandboxes:
         self._removing: asyncio.Task[None] | None = None
         self._folder = str(settings.data_dir.absolute())
         self.reserve = DiskReserve([self._folder, ENGINE_FOLDER], settings.disk_reserve_mb * MEGABYTE)
-        self.hosts = SandboxHosts(settings.data_dir, self._metrics, self._sweep)
+        self.hosts = SandboxHosts(drained, self._metrics, self._sweep)
         most = settings.max_memory_mb
         self.memory = MemoryCeiling(most if most is None else most * MEGABYTE)
         self._choosing: asyncio.Task[SandboxSelection] | None = None
@@ -399,7 +401,7 @@ class Sandboxes:
             choice = SandboxSelection(None, str(error), error.code if isinstance(error, SandboxError) else "")
         if choice.provider is not None:
             self._provider = choice.provider  # which is to be closed, also where the server ends in the next line
-            has_hosts = self.hosts.serve(choice.provider)
+            has_hosts = await self.hosts.serve(choice.provider)
             await self._reap(choice.provider.reap)
             if has_hosts and self._following is None:
                 self._following = asyncio.create_task(self.hosts.run(), name="sandbox-hosts")

@@ -12,7 +12,8 @@ import pytest
 from agent_core.errors import SandboxUnmadeError
 from agent_core.runtime.sandbox import HostView, Sandbox, SandboxSpec
 from agent_core.testing.fake_sandbox import FakeBehaviour, FakeProvider
-from server.session.sandbox_hosts import DRAINED
+from server.db.repositories.drained_hosts import DrainedHosts
+from server.session import sandbox_hosts
 from tests.contract.rest.conftest import Server, facts, kill, serving, shell
 
 GIGABYTE = 1024**3
@@ -134,10 +135,25 @@ async def test_a_host_that_was_drained_stays_so_over_a_restart(tmp_path: Path) -
         await ready(server)
         assert await statuses(server) == {"a": "up", "b": "draining"}
         await server.client.patch("/api/docker-hosts/b", json={"draining": False})
-    (tmp_path / "data" / DRAINED).write_text("[1")
     async with serving(tmp_path / "data", provider()) as server:
         await ready(server)
         assert await statuses(server) == {"a": "up", "b": "up"}
+
+
+async def test_what_another_server_was_told_of_a_host_is_done_here_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_hosts, "ASK_SECONDS", 0.05)
+    async with serving(tmp_path / "data", provider()) as server:
+        await ready(server)
+        database = server.app.services.database
+        await DrainedHosts(database.engines, database.writer).say("a", True)
+        await DrainedHosts(database.engines, database.writer).say("of another configuration", True)
+
+        async def is_drained() -> bool:
+            return await statuses(server) == {"a": "draining", "b": "up"}
+
+        await server.until(is_drained)
 
 
 async def test_where_there_are_several_users_none_of_them_drains(
