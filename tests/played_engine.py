@@ -30,6 +30,8 @@ class PlayedEngine:
     others: dict[str, int] = field(default_factory=dict)
     """Containers that are no sandboxes."""
     instance: str = "instance"
+    refusals: dict[str, str] = field(default_factory=dict)
+    """What it cannot do, by the end of a path, and why."""
     requests: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -65,9 +67,10 @@ class PlayedEngine:
             self.requests.append(f"{method.decode()} {path}")
             await self._answers.wait()
             is_of_others = "drydock.instance%3D" in query and f"drydock.instance%3D{self.instance}%22" not in query
+            why = next((why for end, why in self.refusals.items() if path.endswith(end)), None)
             said = [] if is_of_others and path == "/containers/json" else self._said(method.decode(), path)
-            body = json.dumps({"message": f"no {path}"} if said is None else said).encode()
-            status = "404 Not Found" if said is None else "200 OK"
+            body = json.dumps({"message": why or f"no {path}"} if said is None or why else said).encode()
+            status = "500 Internal Server Error" if why else "404 Not Found" if said is None else "200 OK"
             writer.write(
                 f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
                 + body

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import math
 import os
 import socket
 import ssl
@@ -207,6 +208,8 @@ class DockerEngine:
     ) -> None:
         self.name = name
         self.lost = ""
+        self.full_at = -math.inf
+        """When something new found no space on its disk last, by the monotonic clock."""
         self._host = host
         self._tls = tls
         self._tunnel = SshTunnel(host, ssh_config) if host is not None and host.startswith("ssh://") else None

@@ -40,6 +40,8 @@ MEASURING_SECONDS: Final = 3.0
 """How long that may take; of those that are not asked in time the last word counts."""
 PLACED_SECONDS: Final = 15.0
 """A sandbox that was placed so long ago is among what a host says that it runs, or never came to be."""
+FULL_SECONDS: Final = 60.0
+"""How long a host gets nothing new whose disk had no space for a sandbox: engines do not say how much there is."""
 AGAIN_SECONDS: Final = 1.0
 """How often it is tried again to find a place."""
 SANDBOX_BYTES: Final = 256 * 1024**2
@@ -123,6 +125,8 @@ class _Host:
             return f"is full ({self.sandboxes} sandboxes of {self.most})"
         if not self.free:
             return "has no memory left"
+        if time.monotonic() < self.engine.full_at + FULL_SECONDS:
+            return "has no space left on its disk"
         return "" if self.has(image) or not is_own(image) else f"does not have the image {image}"
 
     def placed(self, conversation_id: str) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,7 @@ from agent_core.runtime.sandbox import (
     SandboxStatus,
 )
 from agent_core.runtime.workspace_archive import WritableFile
+from agent_core.troubles import Trouble, coded
 
 logger = logging.getLogger(__name__)
 
@@ -106,8 +108,8 @@ class DockerSandbox:
     async def start(self, progress: Progress) -> None:
         """Start it; an engine that has answered before and is away now is waited for as long as a start may take.
 
-        One of several hosts is waited for by what it has for a day; what it has nothing of yet ends with
-        `SandboxUnmadeError`.
+        One of several hosts is waited for by what it has for a day. The start of what it has nothing of yet, or no room
+        on its disk for, ends with `SandboxUnmadeError`.
         """
         loop, host = asyncio.get_running_loop(), self._engine.name
         last, is_away = loop.time() + (AWAY_SECONDS if host and self._known else self.spec.limits.start_seconds), False
@@ -123,6 +125,13 @@ class DockerSandbox:
                     raise
                 is_away = True
                 progress(WAITING_FOR_ENGINE, f"Waiting for the Docker {'host' if host else 'engine'}. {error}")
+            except SandboxError as error:
+                if not host or self._known or error.code != "disk_full":
+                    raise
+                self._engine.full_at = time.monotonic()
+                extra = coded(Trouble.DISK_FULL, self.spec.conversation_id)
+                logger.warning("the Docker host %s has no space left", host, extra=extra)
+                raise SandboxUnmadeError(str(error), code=error.code) from error
             await asyncio.sleep(_ENGINE_RETRY_SECONDS)
 
     async def _start(self, progress: Progress) -> None:

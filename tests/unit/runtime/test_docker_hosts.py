@@ -175,6 +175,26 @@ async def test_what_was_not_begun_does_not_wait_for_its_host_and_is_placed_elsew
             await asyncio.wait([waiting])
 
 
+async def test_a_host_without_space_for_a_new_sandbox_gets_none_for_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with played_engines(tmp_path, "a", "b") as (a, b):
+        a.memory = 64 * GIGABYTE
+        a.refusals["/containers/create"] = "write /var/lib/docker/x: no space left on device"
+        async with hosts_of(a, b) as hosts:
+            wish = replace(spec(start_seconds=30), network="none")
+            new = await hosts.place(wish, lambda reason: None)
+            assert new.state["host"] == "a"
+            with pytest.raises(SandboxUnmadeError, match="no space left on the engine's disk") as caught:
+                await new.start(lambda *_: None)
+            assert caught.value.code == "disk_full"
+            assert "the Docker host a has no space left" in caplog.messages
+            assert (await hosts.place(wish, lambda reason: None)).state["host"] == "b"
+            hosts.drain("b", True)
+            with pytest.raises(SandboxError, match="a has no space left on its disk; b is being drained"):
+                hosts.create(wish)
+
+
 async def test_a_hanging_engine_is_lost_within_seconds_fails_at_once_then_and_comes_back(tmp_path: Path) -> None:
     async with played_engines(tmp_path, "a", "b") as (a, b), hosts_of(a, b) as hosts:
         [change] = [view for view in [await hosts.next_change(), await hosts.next_change()] if view.name == "a"]
