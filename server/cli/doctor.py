@@ -41,6 +41,7 @@ from server.http.page import page_folder
 from server.parts import PARTS, part_class
 from server.session.capacity import Capacity
 from server.session.memory_ceiling import MemoryCeiling, machine_memory
+from server.session.sandbox_hosts import most_on
 from server.session.sandboxes import ENGINE_FOLDER, DiskReserve
 from server.settings.docker_hosts import hosts_of
 from server.settings.extensions import registered
@@ -81,7 +82,8 @@ def doctor(settings: Settings, out: TextIO) -> int:
 
 
 async def _examine(settings: Settings) -> list[DoctorFinding]:
-    engine, image, *hosts = await _bounded("docker", lambda: _docker(settings))
+    views: list[HostView] = []
+    engine, image, *hosts = await _bounded("docker", lambda: _docker(settings, views))
     (local,) = await _bounded("bubblewrap", lambda: _local(settings))
     wish = settings.sandbox
     works = engine.ok and image.ok
@@ -105,7 +107,7 @@ async def _examine(settings: Settings) -> list[DoctorFinding]:
         *await _bounded("retention", lambda: _retention(settings)),
         *await _bounded("disk", lambda: _disk(settings, docker=by_docker)),
         _memory(settings),
-        _capacity(settings),
+        _capacity(settings, views),
         _access(settings),
         *await _bounded("port", lambda: _port(settings)),
         *_cluster(settings),
@@ -284,10 +286,11 @@ def _memory(settings: Settings) -> DoctorFinding:
     return DoctorFinding("memory", ok=True, text=f"{left}{kept}; the server itself may have {bound}")
 
 
-def _capacity(settings: Settings) -> DoctorFinding:
+def _capacity(settings: Settings, views: Sequence[HostView]) -> DoctorFinding:
     capacity = Capacity.of(settings)
     text = f"{capacity.working} conversations at work at a time, {capacity.per_user} of each user; the rest wait"
-    sandboxes = f"{capacity.sandboxes} sandboxes, {capacity.warm} of them ready for conversations to come at most"
+    most = most_on(views) if views and settings.max_sandboxes is None else capacity.sandboxes
+    sandboxes = f"{most} sandboxes, {capacity.warm} of them ready for conversations to come at most"
     return DoctorFinding("capacity", ok=True, text=f"{text}. {sandboxes} ({capacity.origin})")
 
 
@@ -430,9 +433,10 @@ def _certificate(settings: Settings) -> Iterator[DoctorFinding]:
     yield DoctorFinding("certificate", ok=not problem, text=f"{names}; {problem}" if problem else names, needed=False)
 
 
-async def _docker(settings: Settings) -> tuple[DoctorFinding, ...]:
+async def _docker(settings: Settings, views: list[HostView]) -> tuple[DoctorFinding, ...]:
+    """The engine and the image; of several hosts, which are added to `views`, each."""
     if hosts := hosts_of(settings.docker_hosts):
-        return await _hosts(settings, hosts)
+        return await _hosts(settings, hosts, views)
     provider = DockerProvider()
     try:
         engine = await provider.check()
@@ -447,13 +451,13 @@ async def _docker(settings: Settings) -> tuple[DoctorFinding, ...]:
         await provider.close()
 
 
-async def _hosts(settings: Settings, hosts: Sequence[DockerHost]) -> tuple[DoctorFinding, ...]:
+async def _hosts(settings: Settings, hosts: Sequence[DockerHost], views: list[HostView]) -> tuple[DoctorFinding, ...]:
     """The Docker hosts together, the image on them, then each: one that cannot be reached is no reason not to start."""
     provider = DockerHosts(hosts)
     try:
         found = await provider.check()
         image = await provider.check_image(settings.sandbox_image)
-        views = provider.hosts()
+        views += provider.hosts()
     finally:
         await provider.close()
     return (

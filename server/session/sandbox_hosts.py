@@ -53,7 +53,7 @@ class SandboxHosts:
     def most(self) -> int | None:
         """How many sandboxes may be up on all of them; None: there are none. Nothing of a lost one counts as free."""
         views = self.views()
-        return sum(one.max_sandboxes if one.status == "up" else one.sandboxes for one in views) if views else None
+        return most_on(views) if views else None
 
     async def drain(self, name: str, draining: bool) -> HostView:
         """See `HasHosts.drain`; it is so after the next start, too, and at all servers within `ASK_SECONDS`.
@@ -96,6 +96,11 @@ class SandboxHosts:
         for view in provider.hosts():
             if view.name in said:
                 provider.drain(view.name, said[view.name])
+
+
+def most_on(views: Sequence[HostView]) -> int:
+    """How many sandboxes may be up on these hosts together; nothing of a lost or drained one counts as free."""
+    return sum(one.max_sandboxes if one.status == "up" else one.sandboxes for one in views)
 
 
 def _each(read: Callable[[HostView], float]) -> Callable[[Sequence[HostView]], Mapping[tuple[str, ...], float]]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import shlex
@@ -17,6 +18,7 @@ from server.cli.doctor import doctor
 from server.cli.parser import EXAMPLES, RUN_EXAMPLES, parser
 from server.cli.run_outcome import ExitStatus
 from server.settings.settings import Settings
+from tests.played_engine import GIGABYTE, played_engines
 
 ROOT = Path(__file__).parents[3]
 
@@ -167,6 +169,17 @@ def test_the_doctor_tells_how_many_may_be_at_work_and_why(tmp_path: Path) -> Non
     (line,) = [line for line in out.getvalue().splitlines() if line[7:18].strip() == "capacity"]
     assert "5 conversations at work at a time, 3 of each user; the rest wait." in line
     assert "sandboxes by memory: 256 MiB for each sandbox" in line
+
+
+async def test_the_doctor_counts_the_sandboxes_that_docker_hosts_may_have(tmp_path: Path) -> None:
+    out = io.StringIO()
+    async with played_engines(tmp_path, "a", "b") as engines:
+        engines[1].memory = 4 * GIGABYTE
+        hosts = {engine.path.name: {"url": engine.url} for engine in engines}
+        values = {"data_dir": tmp_path / "data", "sandbox": "unconfined", "port": 0, "docker_hosts": hosts}
+        await asyncio.to_thread(doctor, Settings.model_validate(values), out)
+    (line,) = [line for line in out.getvalue().splitlines() if line[7:18].strip() == "capacity"]
+    assert f" {60 + 12} sandboxes, 0 of them" in line, "of 256 MiB each, 1 GiB kept on each host"
 
 
 def test_the_doctor_counts_a_page_that_was_named_and_is_not_there(tmp_path: Path) -> None:
