@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import signal
 import socket
 import subprocess
 import tarfile
 import tempfile
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from agent_core.testing.sandbox_contract import eventually
 
 MEGABYTE = 1024**2
 IMAGE = "drydock-test/small"
+TLS_PORT = 2376
+CLONE_NEWNET = 0x40000000
 LIBRARIES = ("usr/lib/python3/", "usr/lib/x86_64-linux-gnu/gconv/", "usr/lib/x86_64-linux-gnu/perl")
 
 
@@ -34,18 +38,24 @@ def unmount(disk: Path) -> None:
             subprocess.run(["umount", "-l", place], check=False)
 
 
-def started_engine(folder: Path, stack: ExitStack, *, driver: str = "overlay2") -> str:
+def started_engine(
+    folder: Path, stack: ExitStack, *, driver: str = "overlay2", tls: tuple[Path, Path, Path] | None = None
+) -> str:
     """An engine in a network of its own: it would take the bridge of this host's other one away.
 
-    Its processes are numbered anew, too: as those of another machine they cannot be looked into from here.
+    Its processes are numbered anew, too: as those of another machine they cannot be looked into from here. With `tls`,
+    an authority, a certificate and its key, it also listens at `TLS_PORT` of that network (see `connected_to`).
     """
+    encrypted = [f"--host=tcp://127.0.0.1:{TLS_PORT}", "--tlsverify"] if tls is not None else []
+    encrypted += [f"--tls{name}={file}" for name, file in zip(("cacert", "cert", "key"), tls or (), strict=False)]
     settings, place = folder / "daemon.json", folder / "s"
     settings.write_text("{}")
     log = stack.enter_context((folder / "log").open("wb"))
     engine = subprocess.Popen(
         [
             *("unshare", "--net", "--pid", "--mount-proc", "--fork", "--kill-child"),
-            *("dockerd", f"--config-file={settings}", f"--host=unix://{place}"),
+            *("sh", "-c", 'ip link set lo up && exec dockerd "$@"', "dockerd"),
+            *(f"--config-file={settings}", f"--host=unix://{place}", *encrypted),
             *(f"--data-root={folder}/disk/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"),
             *(f"--storage-driver={driver}", "--bridge=none", "--iptables=false", "--ip6tables=false"),
             *(f"--containerd-namespace={folder.name}", f"--containerd-plugins-namespace={folder.name}-plugins"),
@@ -69,6 +79,24 @@ def engine_of(folder: Path) -> int:
         except OSError:
             continue
     raise LookupError(f"no engine runs in {folder}")
+
+
+def connected_to(folder: Path) -> socket.socket:
+    """A connection to the engine's `TLS_PORT`, out of the network that it has for itself."""
+    found: list[socket.socket] = []
+
+    def connect() -> None:  # in a thread that ends with it: it is in that network from now on
+        network = os.open(f"/proc/{engine_of(folder)}/ns/net", os.O_RDONLY)
+        try:
+            assert ctypes.CDLL(None).setns(network, CLONE_NEWNET) == 0
+        finally:
+            os.close(network)
+        found.append(socket.create_connection(("127.0.0.1", TLS_PORT)))
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    thread.join()
+    return found[0]
 
 
 def end(engine: subprocess.Popen[bytes]) -> None:

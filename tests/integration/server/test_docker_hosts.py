@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -26,7 +25,7 @@ from tests.bad_engine import bad_engine
 from tests.certificates import Authority
 from tests.integration.server.conftest import Follower, MakeProcess, ServerProcess, create, following
 from tests.listening import listening
-from tests.own_engine import IMAGE, engine_of, load_image, started_engine
+from tests.own_engine import IMAGE, connected_to, engine_of, load_image, started_engine
 from tests.waiting import until
 
 pytestmark = pytest.mark.docker
@@ -44,13 +43,16 @@ class SecondEngine:
         self.folder = folder
         self._running = ExitStack()
         self.url = ""
+        authority = Authority(folder)
+        self.authority = authority.file
+        self._own, self.ours = authority.vouch("engine", "127.0.0.1"), authority.vouch("drydock", "drydock")
 
     @property
     def path(self) -> str:
         return self.url.removeprefix("unix://")
 
     def begin(self) -> None:
-        self.url = started_engine(self.folder, self._running)
+        self.url = started_engine(self.folder, self._running, tls=(self.authority, *self._own))
 
     def end(self) -> None:
         self._running.close()
@@ -144,14 +146,10 @@ async def test_a_frozen_engine_is_lost_its_command_is_waited_for_and_new_sandbox
 async def test_an_engine_over_tls_is_trusted_by_its_authority_alone_and_shown_a_certificate(
     second: SecondEngine, tmp_path: Path
 ) -> None:
-    authority = Authority(tmp_path)
-    engines, ours = authority.vouch("engine", "127.0.0.1"), authority.vouch("drydock", "drydock")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.file))
-    context.load_cert_chain(*engines)
-    context.verify_mode = ssl.CERT_REQUIRED
+    """Its own TLS (``dockerd --tlsverify``), carried out of its network byte for byte."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_unix_connection(second.path)
+        there, back = await asyncio.open_connection(sock=connected_to(second.folder))
 
         async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
             while data := await source.read(65536):
@@ -164,14 +162,14 @@ async def test_an_engine_over_tls_is_trusted_by_its_authority_alone_and_shown_a_
         finally:
             back.close()
 
-    async with listening(carry, encrypted=context) as port:
+    async with listening(carry) as port:
         url = f"tcp://127.0.0.1:{port}"
-        tls = EngineTls(str(authority.file), *map(str, ours))
+        tls = EngineTls(str(second.authority), *map(str, second.ours))
         async with kit_of(DockerHost("far", url, tls), folder=tmp_path) as kit:
             assert await output(kit.connect(), "echo over TLS") == "over TLS"
         for wrong, reason in (
-            (EngineTls(str(authority.file)), ""),
-            (EngineTls(str(ours[0])), "certificate verify failed"),
+            (EngineTls(str(second.authority)), ""),
+            (EngineTls(str(second.ours[0])), "certificate verify failed"),
         ):
             provider = DockerHosts([DockerHost("far", url, wrong)])
             found = await provider.check()
