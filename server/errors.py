@@ -227,6 +227,8 @@ def _with_page(body: Any, error: Exception, base_path: str) -> Any:
     if not isinstance(body, dict):
         return body
     cause = error.__cause__ if isinstance(error, ReplyError) else error
+    if isinstance(cause, ConversationNotFoundError):  # in the protocol's own form, which has an id of its own for it
+        return body
     return {**body, **coded_page(body.get("code") or code_of(cause), base_path)}
 
 
@@ -266,7 +268,7 @@ def _reply_to(request: Request, error: Exception) -> tuple[Any, int, Mapping[str
             status = status_of(error)
             return {"detail": str(error), "message": str(error)}, status, _retry_later(status)
     _write_down_fault(request, error)
-    return {"detail": INTERNAL, "code": Trouble.UNEXPECTED}, 500, None
+    return {"detail": INTERNAL}, 500, None
 
 
 def _write_down(request: Request, error: DrydockError) -> None:
