@@ -134,6 +134,7 @@ class BadClients:
                         await client.send(message)
                 finally:
                     reading.cancel()
+                    client.transport.abort()  # the end of what it has said would not get through
 
     # --- HTTP ---
 
