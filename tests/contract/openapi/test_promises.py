@@ -17,6 +17,8 @@ from tests.contract.snapshots.stored import check_snapshot
 PATH = Path(__file__).parents[1] / "snapshots" / "openapi.json"
 NEW = "/api/conversations"
 ONE = "/api/conversations/{conversation_id}"
+PATHS = (NEW, ONE, "/api/settings", "/alive")
+"""Those that are changed here: comparing all others, too, each time would take long."""
 NULLABLE = {"anyOf": [{"type": "string"}, {"type": "null"}]}
 TEAPOT = {"418": {"description": "x"}}
 Change = Callable[[dict[str, Any]], object]
@@ -30,9 +32,10 @@ def test_no_change_of_the_document_breaks_a_client() -> None:
 
 def changed(change: Change) -> list[str]:
     """What a client of the document as it is stumbles over when it is changed like this."""
-    new = deepcopy(dict(document()))
+    old = {**document(), "paths": {path: document()["paths"][path] for path in PATHS}}
+    new = deepcopy(old)
     change(new)
-    return list(document_breaks(document(), new))
+    return list(document_breaks(old, new))
 
 
 def schema(whole: dict[str, Any], name: str) -> dict[str, Any]:
