@@ -504,7 +504,7 @@ class SandboxTogetherContract:
             await sandbox.connect_port(number)
 
 
-class SandboxIsolationContract:
+class SandboxSeclusionContract:
     """What a confined sandbox cannot see or do."""
 
     async def test_nothing_of_the_servers_environment_gets_in(
@@ -580,6 +580,10 @@ class SandboxIsolationContract:
         finally:
             server.close()
 
+
+class SandboxBoundsContract:
+    """What a confined sandbox cannot take."""
+
     async def test_temporary_files_are_bounded(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
         full = await run(sandbox, "head -c 100000000 /dev/zero > /tmp/big")
@@ -615,6 +619,10 @@ class SandboxIsolationContract:
         except (SandboxError, AssertionError):
             await sandbox.stop()
             assert await output(sandbox, "cat file") == "kept"
+
+
+class SandboxIsolationContract(SandboxSeclusionContract, SandboxBoundsContract):
+    """What a confined sandbox cannot see, do or take."""
 
 
 async def _is_running(sandbox: SandboxConnection, key: str) -> bool:

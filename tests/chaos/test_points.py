@@ -1,4 +1,4 @@
-"""Twenty of the seeded runs of `make chaos`, and that its points are where they are said to be."""
+"""Sixteen of the seeded runs of `make chaos`, and that its points are where they are said to be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.chaos.points import POINTS, find
 from tests.chaos.run import Outcome, Plan, carry_out, not_passed, places, plan_of, unharmed
 
 TOGETHER = 4
-LOCAL_SEEDS = (2, 4, 9, 10, 14, 23, 29, 36, 37, 41, 43, 63, 70, 71, 78, 79, 82, 104)
+LOCAL_SEEDS = (2, 4, 10, 23, 29, 36, 37, 41, 63, 70, 71, 78, 79, 104)
 DOCKER_SEEDS = (8, 9)
 
 

@@ -1,6 +1,6 @@
 """The conformance suite of the browser tools in Docker containers of the image with a browser: another Chromium.
 
-`RestlessPagesContract` is tried with the host's alone.
+What tabs, restless and hostile pages do meets the same code in both, and is tried with the host's alone.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import pytest_asyncio
 from agent_core.runtime.docker.provider import DockerProvider
 from tests.contract.browser.opening import open_web
 from tests.contract.suites.browser_contract import BrowserContract
-from tests.contract.suites.browser_hostile import HostilePagesContract
 from tests.contract.suites.browser_kit import BrowserKit
-from tests.contract.suites.browser_tabs import TabsContract
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser_image, pytest.mark.asyncio(loop_scope="module")]
 
@@ -29,5 +27,5 @@ async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser
         yield made
 
 
-class TestBrowser(BrowserContract, TabsContract, HostilePagesContract):
+class TestBrowser(BrowserContract):
     pass

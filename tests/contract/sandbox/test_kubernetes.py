@@ -10,10 +10,10 @@ import pytest_asyncio
 
 from agent_core.runtime.kubernetes.provider import KubernetesProvider
 from agent_core.testing.sandbox_contract import (
-    SandboxIsolationContract,
     SandboxKit,
     SandboxLifecycleContract,
     SandboxRequestContract,
+    SandboxSeclusionContract,
     SandboxTogetherContract,
 )
 from tests.played_cluster import PlayedCluster
@@ -55,8 +55,12 @@ async def kept_kit(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sa
 
 
 @pytest.mark.asyncio(loop_scope="class")
-class TestIsolation(SandboxIsolationContract):
-    """In one pod after the other, as far as each finds what the one before has left it."""
+class TestSeclusion(SandboxSeclusionContract):
+    """In one pod after the other, as far as each finds what the one before has left it.
+
+    What each may take its node sees to: here the same engine as of the sandboxes of Docker. That a pod is given its
+    limits say the tests of its manifest.
+    """
 
     @pytest.fixture
     def kit(self, kept_kit: SandboxKit) -> SandboxKit:

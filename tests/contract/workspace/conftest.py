@@ -21,7 +21,7 @@ from server.app import Application, create_app
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 
 
 class Workspace:
