@@ -581,8 +581,8 @@ class SandboxSeclusionContract:
             server.close()
 
 
-class SandboxBoundsContract:
-    """What a confined sandbox cannot take."""
+class SandboxIsolationContract(SandboxSeclusionContract):
+    """And what it cannot take."""
 
     async def test_temporary_files_are_bounded(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()
@@ -619,10 +619,6 @@ class SandboxBoundsContract:
         except (SandboxError, AssertionError):
             await sandbox.stop()
             assert await output(sandbox, "cat file") == "kept"
-
-
-class SandboxIsolationContract(SandboxSeclusionContract, SandboxBoundsContract):
-    """What a confined sandbox cannot see, do or take."""
 
 
 async def _is_running(sandbox: SandboxConnection, key: str) -> bool:
