@@ -504,7 +504,7 @@ class SandboxTogetherContract:
             await sandbox.connect_port(number)
 
 
-class SandboxSeclusionContract:
+class SandboxIsolationContract:
     """What a confined sandbox cannot see or do."""
 
     async def test_nothing_of_the_servers_environment_gets_in(
@@ -581,8 +581,8 @@ class SandboxSeclusionContract:
             server.close()
 
 
-class SandboxIsolationContract(SandboxSeclusionContract):
-    """And what it cannot take."""
+class SandboxBoundsContract:
+    """What a confined sandbox cannot take."""
 
     async def test_temporary_files_are_bounded(self, kit: SandboxKit) -> None:
         sandbox = kit.connect()

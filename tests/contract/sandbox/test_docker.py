@@ -11,6 +11,7 @@ import pytest
 
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.testing.sandbox_contract import (
+    SandboxBoundsContract,
     SandboxIsolationContract,
     SandboxKit,
     SandboxLifecycleContract,
@@ -60,7 +61,7 @@ class TestRequests(SandboxRequestContract, SandboxTogetherContract):
     pass
 
 
-class TestIsolation(SandboxIsolationContract, SandboxAttacksContract):
+class TestIsolation(SandboxIsolationContract, SandboxBoundsContract, SandboxAttacksContract):
     pass
 
 

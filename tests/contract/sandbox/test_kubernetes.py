@@ -10,10 +10,10 @@ import pytest_asyncio
 
 from agent_core.runtime.kubernetes.provider import KubernetesProvider
 from agent_core.testing.sandbox_contract import (
+    SandboxIsolationContract,
     SandboxKit,
     SandboxLifecycleContract,
     SandboxRequestContract,
-    SandboxSeclusionContract,
     SandboxTogetherContract,
 )
 from tests.played_cluster import PlayedCluster
@@ -55,7 +55,7 @@ async def kept_kit(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sa
 
 
 @pytest.mark.asyncio(loop_scope="class")
-class TestSeclusion(SandboxSeclusionContract):
+class TestIsolation(SandboxIsolationContract):
     """In one pod after the other, as far as each finds what the one before has left it.
 
     What each may take its node sees to: here the same engine as of the sandboxes of Docker. That a pod is given its

@@ -16,6 +16,7 @@ from agent_core.runtime.local.folder import RECORD, SandboxFolder, remove_tree
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import SandboxSpec, SandboxStatus, object_name
 from agent_core.testing.sandbox_contract import (
+    SandboxBoundsContract,
     SandboxIsolationContract,
     SandboxKit,
     SandboxLifecycleContract,
@@ -48,7 +49,7 @@ class TestRequests(SandboxRequestContract, SandboxTogetherContract):
     pass
 
 
-class TestIsolation(SandboxIsolationContract, SandboxAttacksContract):
+class TestIsolation(SandboxIsolationContract, SandboxBoundsContract, SandboxAttacksContract):
     pass
 
 
