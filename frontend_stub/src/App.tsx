@@ -1,4 +1,4 @@
-import { useEffect } from "react";
+import { lazy, Suspense, useEffect } from "react";
 import { Route, Router, Switch } from "wouter";
 import { loadServerFacts, ServicesContext } from "./app/services";
 import type { Services } from "./app/services";
@@ -12,13 +12,33 @@ import { SettingsPage } from "./pages/SettingsPage";
 import { BASE_PATH } from "./net/base-path";
 import { useReadable } from "./state/store";
 
+// Most servers have one user: what is for accounts is loaded where it is needed.
+const AccountLogin = lazy(async () => ({ default: (await import("./pages/AccountPages")).AccountLogin }));
+const WelcomePage = lazy(async () => ({ default: (await import("./pages/AccountPages")).WelcomePage }));
+
 export function App({ services }: { readonly services: Services }) {
-  const loginNeeded = useReadable(services.keeper.loginNeeded);
   return (
     <ServicesContext.Provider value={services}>
-      <Router base={BASE_PATH}>{loginNeeded ? <LoginPage /> : <Pages services={services} />}</Router>
+      <Router base={BASE_PATH}>
+        <Suspense>
+          <Switch>
+            <Route path="/welcome" component={WelcomePage} />
+            <Route>
+              <Inside services={services} />
+            </Route>
+          </Switch>
+        </Suspense>
+      </Router>
     </ServicesContext.Provider>
   );
+}
+
+/** Everything for who is let in, or the door. */
+function Inside({ services }: { readonly services: Services }) {
+  const loginNeeded = useReadable(services.keeper.loginNeeded);
+  const withAccounts = useReadable(services.keeper.withAccounts);
+  if (!loginNeeded) return <Pages services={services} />;
+  return withAccounts ? <AccountLogin /> : <LoginPage />;
 }
 
 function Pages({ services }: { readonly services: Services }) {

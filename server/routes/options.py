@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from agent_core.agent.base import AgentBase
 from agent_core.security.analyzers import list_analyzers
 from agent_core.version import VERSION
+from server.auth.identity import Role
 from server.dependencies import IdentityDependency, ServicesDependency
 from server.routes.query import LINKED, Paging, PagingDependency
 from server.routes.route_classes import make_router
@@ -51,6 +52,13 @@ class SandboxChoice(BaseModel):
     reason: str
 
 
+class AccountFacts(BaseModel):
+    """Who is signed in."""
+
+    name: str
+    role: Role
+
+
 class DrydockFacts(BaseModel):
     """What our own page asks."""
 
@@ -60,6 +68,7 @@ class DrydockFacts(BaseModel):
     demo: bool
     auth_required: bool
     settings_stored: bool
+    account: AccountFacts | None = Field(description="Where users have accounts.")
 
 
 class ClientConfig(BaseModel):
@@ -93,6 +102,7 @@ async def read_config(services: ServicesDependency, identity: IdentityDependency
             "demo": model.startswith(DEMO_PREFIX),
             "auth_required": services.authenticator.required,
             "settings_stored": user is not None,
+            "account": {"name": identity.name, "role": identity.role} if services.accounts is not None else None,
         },
     }
 

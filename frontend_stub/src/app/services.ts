@@ -1,9 +1,11 @@
 /** The long-lived parts of the page, made once and handed down. */
 import { createContext, useContext } from "react";
 import { Api } from "../net/api";
+import { BASE_PATH } from "../net/base-path";
 import { ConversationsKeeper } from "../net/conversations";
 import { createRequest, passes } from "../net/http";
-import { TokenKeeper } from "../net/token";
+import type { Request } from "../net/http";
+import { takeLink, TokenKeeper } from "../net/token";
 import { WorkspaceApi } from "../net/workspace";
 import type { ServerConfig, Settings } from "../protocol/rest";
 import { Cell } from "../state/store";
@@ -13,6 +15,12 @@ export interface Services {
   readonly api: Api;
   readonly workspace: WorkspaceApi;
   readonly keeper: TokenKeeper;
+  /** For what is loaded where users have accounts. */
+  readonly accountsRequest: Request;
+  /** The one-time link that the page was opened with; empty where there was none. */
+  readonly link: string;
+  /** Loads the page anew, as whoever is signed in now: nothing of anybody else is left in it. */
+  readonly loadAnew: () => void;
   readonly conversations: ConversationsKeeper;
   readonly config: Cell<ServerConfig | null>;
   /** undefined: not loaded yet; null: nothing is stored on the server. */
@@ -31,6 +39,11 @@ export function createServices(): Services {
     api,
     workspace: new WorkspaceApi(request, keeper),
     keeper,
+    accountsRequest: request,
+    link: takeLink(),
+    loadAnew: () => {
+      window.location.assign(`${BASE_PATH}/`);
+    },
     conversations: new ConversationsKeeper(api),
     config: new Cell<ServerConfig | null>(null),
     settings: new Cell<Settings | null | undefined>(undefined),

@@ -79,7 +79,14 @@ function toDrydockInfo(fields: Fields): DrydockInfo {
     demo: booleanField(fields, "demo"),
     auth_required: booleanField(fields, "auth_required"),
     settings_stored: fields.settings_stored !== false,
+    account: toAccount(objectField(fields, "account")),
   };
+}
+
+function toAccount(fields: Fields | null): DrydockInfo["account"] {
+  const role = stringField(fields ?? {}, "role");
+  if (fields === null) return null;
+  return { name: stringField(fields, "name"), role: role === "administrator" || role === "viewer" ? role : "user" };
 }
 
 function toSettings(fields: Fields): Settings {

@@ -157,7 +157,9 @@ export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = fetchFromS
     if (method === "GET" && response.ok && tag !== null) answers.keep(path, text, { tag, token, answer });
     if (response.ok) return answer;
     // A sentence by itself is the word of a git provider, which refused another token than ours.
-    if (response.status === 401 && (typeof answer !== "string" || answer === "")) keeper.refuse();
+    if (response.status === 401 && (typeof answer !== "string" || answer === "")) {
+      keeper.refuse(Array.isArray(objectField({ answer }, "answer")?.sign_in) || undefined);
+    }
     throw failure(response.status, answer);
   };
 }

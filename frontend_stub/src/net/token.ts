@@ -21,9 +21,18 @@ function readStored(shelf: Shelf): string | null {
   return value !== null && isToken(value) ? value : null;
 }
 
+/** Takes the one-time link out of a `/welcome#link=…` address, and out of the address bar, so that it is in no history. */
+export function takeLink(): string {
+  const link = /(?:^#|&)link=([^&]+)/.exec(window.location.hash)?.[1] ?? "";
+  if (link !== "") window.history.replaceState(window.history.state, "", window.location.pathname);
+  return link;
+}
+
 export class TokenKeeper {
   /** True while the server refuses us and the login screen must be shown. */
   readonly loginNeeded = new Cell(false);
+  /** Whether the server asks for a name and a password instead. */
+  readonly withAccounts = new Cell(false);
   #token: string | null;
 
   constructor() {
@@ -44,15 +53,21 @@ export class TokenKeeper {
   }
 
   /** The server refused the token (or that there is none). */
-  refuse(): void {
+  refuse(withAccounts = this.withAccounts.getSnapshot()): void {
+    this.withAccounts.set(withAccounts);
     this.loginNeeded.set(true);
   }
 
   forget(): void {
+    this.drop();
+    this.loginNeeded.set(true);
+  }
+
+  /** Keeps no token any more. */
+  drop(): void {
     this.#token = null;
     tabShelf.remove(STORAGE_KEY);
     deviceShelf.remove(STORAGE_KEY);
-    this.loginNeeded.set(true);
   }
 
   /** Takes the token out of a `#token=…` address, and out of the address bar, so that it is in no history. */

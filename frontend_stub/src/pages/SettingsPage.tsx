@@ -1,5 +1,5 @@
 /** What the user may set, and what the server runs on. */
-import { useCallback, useEffect, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useState } from "react";
 import { useDocumentTitle, useLoading } from "../app/hooks";
 import { loadSettings, useServices } from "../app/services";
 import { About } from "../components/settings/About";
@@ -11,10 +11,13 @@ import { DrawerButton } from "../components/shell/Shell";
 import { Spinner } from "../components/common/Spinner";
 import { useReadable } from "../state/store";
 
+const Account = lazy(() => import("../components/settings/Account"));
+
 export function SettingsPage() {
   const services = useServices();
   const { api } = services;
   const stored = useReadable(services.settings);
+  const account = useReadable(services.config)?.DRYDOCK?.account ?? null;
   const [models, setModels] = useState<readonly string[]>([]);
   useDocumentTitle("Settings");
 
@@ -60,6 +63,11 @@ export function SettingsPage() {
           <McpSignIns />
           <Secrets />
           <DockerHosts />
+          {account !== null && (
+            <Suspense>
+              <Account name={account.name} role={account.role} />
+            </Suspense>
+          )}
           <About />
         </div>
       </div>

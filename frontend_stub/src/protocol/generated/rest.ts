@@ -1,5 +1,11 @@
 /** What the REST routes take and answer. Made by `make page-types` from the promised form of the protocol; not edited by hand. */
 
+/** Who is signed in. */
+export interface AccountFacts {
+  readonly name: string;
+  readonly role: Role;
+}
+
 /** The body of a new event. */
 export interface AddedEvent {
   readonly event: Readonly<Record<string, unknown>>;
@@ -323,6 +329,7 @@ export interface DrainChange {
 
 /** What our own page asks. */
 export interface DrydockFacts {
+  readonly account: AccountFacts | null;
   readonly auth_required: boolean;
   readonly demo: boolean;
   readonly model: string;
@@ -1063,6 +1070,9 @@ export interface RewindReply {
 export interface RewindWish {
   readonly event_id: number | null;
 }
+
+/** What a user is on this server. */
+export type Role = "administrator" | "user" | "viewer";
 
 /** Where conversations run, and why there. */
 export interface SandboxChoice {
