@@ -47,10 +47,15 @@ class PreviewPlace:
     is_open: bool = False
 
 
-def for_sandbox(headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace, keys: Collection[bytes]) -> Headers:
-    """A request's headers for the program: no body lengths, no ``Authorization`` that is one of Drydock's `keys`."""
+def for_sandbox(
+    headers: Iterable[tuple[bytes, bytes]], place: PreviewPlace, keys: Collection[bytes], hidden: Collection[bytes] = ()
+) -> Headers:
+    """A request's headers for the program, without those that are `hidden`.
+
+    There are no body lengths, and no ``Authorization`` that is one of Drydock's `keys`.
+    """
     received = [(name.lower(), value) for name, value in headers]
-    dropped = _HOP_BY_HOP | _NOT_FOR_SANDBOX | _nominated(received)
+    dropped = _HOP_BY_HOP | _NOT_FOR_SANDBOX | _nominated(received) | frozenset(hidden)
     passed: Headers = [(b"host", b"localhost:%d" % place.port)]
     for name, value in received:
         if name in dropped or name.startswith(b"sec-websocket-") or (name == b"authorization" and value in keys):

@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from agent_core.errors import DrydockError, SandboxError
 from server.doors.preview.headers import Headers, PreviewPlace, for_browser, for_sandbox
 from server.doors.preview.other_servers import PortStream
+from server.http.user_header import HIDDEN_HEADERS
 
 MAX_HEAD_BYTES = 64 * 1024
 _WITHOUT_BODY = frozenset({204, 304})
@@ -94,7 +95,7 @@ class HttpProxy(PreviewProxy):
         headers: Headers = scope["headers"]
         if sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:
             raise UpstreamError("The headers of the request are too long.", status=431)
-        passed = for_sandbox(headers, self.place, self.keys)
+        passed = for_sandbox(headers, self.place, self.keys, scope.get(HIDDEN_HEADERS, ()))
         lengths = {value for name, value in headers if name == b"content-length"}
         if any(name == b"transfer-encoding" for name, _ in headers):
             passed.append((b"transfer-encoding", b"chunked"))

@@ -18,6 +18,7 @@ from websockets.uri import WebSocketURI
 from agent_core.errors import SandboxError
 from server.doors.preview.headers import Headers, for_browser, for_sandbox
 from server.doors.preview.http_proxy import PreviewProxy, UpstreamError
+from server.http.user_header import HIDDEN_HEADERS
 from server.http.uvicorn_protocols import CONTROL_KEY
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -69,8 +70,8 @@ class WebSocketProxy(PreviewProxy):
                 task.result()
 
     async def _handshake(self, scope: Scope) -> Response:
-        request = self._protocol.connect()
-        for name, value in for_sandbox(scope["headers"], self.place, self.keys):
+        request, hidden = self._protocol.connect(), scope.get(HIDDEN_HEADERS, ())
+        for name, value in for_sandbox(scope["headers"], self.place, self.keys, hidden):
             if name != b"host":
                 request.headers[name.decode("latin-1")] = value.decode("latin-1")
         self._protocol.send_request(request)
