@@ -116,6 +116,8 @@ class Trouble(StrEnum):
     SLOW_CLIENT = "slow_client"
     WRONG_CLIENT = "wrong_client"
     WRONG_TOKENS = "wrong_tokens"
+    SIGN_IN_FAILED = "sign_in_failed"
+    USER_HEADER_REFUSED = "user_header_refused"
 
     # All others.
     UNEXPECTED = "unexpected_error"

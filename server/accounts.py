@@ -7,6 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Final, Self
 
 from agent_core.errors import EventStoreError
@@ -15,8 +16,9 @@ from server.auth.identity import COOKIE_PREFIX, Identity, Role, presented_token,
 from server.auth.names import look_of
 from server.auth.passwords import Passwords, check_password
 from server.db.database import Database
-from server.db.repositories.credentials import CONFIGURED, SIGN_IN_TIME
+from server.db.repositories.credentials import CONFIGURED, OF_PROXY, SIGN_IN_TIME
 from server.db.repositories.users import FIRST_LINK_TIME, UserRecord
+from server.single_sign_on import ProxySignIn
 
 NOTE_SECONDS: Final = 60.0
 """When a credential was used last is known to this."""
@@ -51,9 +53,10 @@ class Accounts:
         self._watched: dict[object, tuple[Identity, Callable[[], None]]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
-    def over(self, database: Database, keeper: Doorkeeper) -> Self:
-        """With the users of this database; `keeper` slows down who guesses passwords."""
+    def over(self, database: Database, keeper: Doorkeeper, *, proxy: ProxySignIn | None = None) -> Self:
+        """With the users of this database; `keeper` slows down who guesses passwords, `proxy` names who asks."""
         self._database = database
+        self._proxy = proxy
         self._keeper = keeper
         self._cookie_name = COOKIE_PREFIX + database.instance_id[:12]
         return self
@@ -82,6 +85,11 @@ class Accounts:
         presented = presented_token(headers)
         if presented is not None:
             return await self.identify_token(presented)
+        if self._proxy is not None and (person := self._proxy.person(headers)) is not None:
+            user = await self._proxy.user(person)
+            if user is None:
+                return None
+            return Identity(user.id, user.name, user.role, credential=OF_PROXY + person.subject)
         for secret in self._in(headers.get("cookie", "")):
             if (found := await self._database.credentials.by_sign_in(secret)) is not None:
                 return self._noting(found)
@@ -115,10 +123,12 @@ class Accounts:
             await self._database.users.renew_hash(user, await self._passwords.hash(password))
         return user
 
-    async def begin(self, user: UserRecord, *, address: str, browser: str, is_safe: bool) -> str:
+    async def begin(
+        self, user: UserRecord, *, address: str, browser: str, is_safe: bool, lasts: timedelta = SIGN_IN_TIME
+    ) -> str:
         """Sign the browser in; returns the ``Set-Cookie`` value by which it is known. `is_safe`: over TLS."""
-        secret = await self._database.credentials.begin(user.id, address=address, browser=browser)
-        return self._cookie(secret, int(SIGN_IN_TIME.total_seconds()), is_safe=is_safe)
+        secret = await self._database.credentials.begin(user.id, address=address, browser=browser, lasts=lasts)
+        return self._cookie(secret, int(lasts.total_seconds()), is_safe=is_safe)
 
     def forgotten(self, *, is_safe: bool) -> str:
         """The ``Set-Cookie`` value that has a browser forget its sign-in."""

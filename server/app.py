@@ -53,6 +53,7 @@ from server.http.page import page_of
 from server.http.revocable import Revocable
 from server.http.sign_in import SignIn
 from server.http.unfinished import Unfinished
+from server.http.user_header import UserHeader
 from server.metrics import ServerMetrics
 from server.openapi import docs_endpoint, openapi_document
 from server.parts import enter_part, make_part, part_class
@@ -91,6 +92,7 @@ from server.settings.docker_hosts import hosts_of
 from server.settings.kubernetes import kubernetes_options
 from server.settings.secret_values import server_secrets
 from server.settings.settings import MEGABYTE, Settings
+from server.single_sign_on import Newcomers, ProviderSignIn, ProxySignIn
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
 from server.traces import Traces
@@ -131,7 +133,7 @@ class Application:
         shown: ASGIApp = page
         if sessions is not None:
             shown = SignIn(page, keeper=self._keeper, sessions=sessions)
-        self.api = _make_api(shown, self._lifespan, settings.base_path, has_accounts=self.accounts is not None)
+        self.api = _make_api(shown, self._lifespan, settings.base_path, ways_in=_ways_in(settings))
         provider: SandboxProvider | None = make_part(settings, "sandbox_provider_class", settings)
         self._choose = choose or (lambda: _choose(settings, provider))
         self._handler: ASGIApp = _not_started
@@ -212,6 +214,13 @@ class Application:
             if base := self.settings.base_path:
                 addresses = self.services.previews.addresses
                 self._handler = BasePath(self._handler, base, elsewhere=lambda host: addresses.parse(host) is not None)
+            if self.settings.user_header is not None:
+                self._handler = UserHeader(
+                    self._handler,
+                    names=[self.settings.user_header, *filter(None, [self.settings.user_groups_header])],
+                    proxies=self.settings.user_header_from,
+                    refused=partial(self.services.metrics.trouble, Trouble.USER_HEADER_REFUSED),
+                )
             stack.callback(setattr, self, "_handler", _not_started)
             yield
 
@@ -239,8 +248,14 @@ class Application:
                 own,
             )
         )
+        provider: ProviderSignIn | None = None
         if self.accounts is not None:
-            await stack.enter_async_context(self.accounts.over(database, self._keeper))
+            newcomers = Newcomers(settings, database.users, database.identities)
+            proxy = ProxySignIn(settings, newcomers, metrics.trouble) if settings.user_header else None
+            await stack.enter_async_context(self.accounts.over(database, self._keeper, proxy=proxy))
+            if settings.oidc_issuer is not None:
+                provider = ProviderSignIn(settings, newcomers, database.identities, database.secrets, metrics.trouble)
+                stack.push_async_callback(provider.aclose)
         database.engines.reads.on_busy = partial(metrics.trouble, Trouble.DATABASE_BUSY)
         database.writer.metrics = metrics
         metrics.gauge("drydock_pending_changes", lambda: database.writer.pending)
@@ -344,6 +359,7 @@ class Application:
             plugins=plugins,
             metrics=metrics,
             accounts=self.accounts,
+            provider_sign_in=provider,
         )
         live_logs = services.live_logs
         metrics.gauge("drydock_live_logs", live_logs.total)
@@ -367,7 +383,7 @@ def create_app(
 
 
 def _make_api(
-    page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: str, *, has_accounts: bool = False
+    page: ASGIApp, lifespan: Callable[[FastAPI], object], base_path: str, *, ways_in: Sequence[str] = ()
 ) -> FastAPI:
     api = FastAPI(
         lifespan=lifespan,  # type: ignore[arg-type]
@@ -385,11 +401,18 @@ def _make_api(
         *(feedback, notes, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),
     ):
         api.router.routes.extend(module.router.routes)
-    if has_accounts:
-        api.router.routes.extend(import_module("server.routes.user.accounts").router.routes)
+    for name in ways_in:
+        api.router.routes.extend(import_module(f"server.routes.user.{name}").router.routes)
     api.router.routes.extend([*PROVIDER_ROUTES, *mcp_sign_ins.OPEN_ROUTES, *ERROR_ROUTES])
     api.mount("/", page)
     return api
+
+
+def _ways_in(settings: Settings) -> Sequence[str]:
+    """The modules with routes for users with accounts."""
+    if settings.users != "accounts":
+        return ()
+    return ("accounts", "single_sign_on") if settings.oidc_issuer is not None else ("accounts",)
 
 
 def _for_other_origins(app: ASGIApp, allowed: Sequence[str]) -> ASGIApp:

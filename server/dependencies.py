@@ -31,6 +31,7 @@ from server.session.agents.web_search import SearchService
 from server.session.sandboxes import Sandboxes
 from server.session.warm_sandboxes import WarmSandboxes
 from server.settings.settings import Settings
+from server.single_sign_on import ProviderSignIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Services:
     metrics: ServerMetrics
     accounts: Accounts | None = None
     """Of users with accounts; None where there is one user."""
+    provider_sign_in: ProviderSignIn | None = None
+    """By an OpenID provider; None where there is none."""
     chats: ChatClaims = field(default_factory=ChatClaims)
     live_logs: Counter[str] = field(default_factory=Counter)
     """How many logs each user follows."""

@@ -17,6 +17,8 @@ from typing import TextIO
 from urllib.parse import quote
 
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from agent_core.troubles import Trouble
 from agent_core.version import VERSION
@@ -30,6 +32,7 @@ from server.db.database import Database
 from server.errors import broke_off
 from server.http.turnstile import Turnstile
 from server.http.unfinished import Unfinished
+from server.http.user_header import KnownPeer
 from server.http.uvicorn_protocols import BoundedHttpProtocol, BoundedWebSocketProtocol
 from server.session.memory_ceiling import give_back_freed
 from server.settings.secret_values import server_secrets
@@ -71,8 +74,12 @@ def serve(settings: Settings, out: TextIO) -> int:
         upgrades=Turnstile(),
         unfinished=unfinished,
     )
+    asked: ASGIApp = app
+    if settings.trusted_proxies:
+        # Left to itself uvicorn does this outside of everything, and nothing knows any more who is connected.
+        asked = KnownPeer(ProxyHeadersMiddleware(asked, trusted_hosts=list(settings.trusted_proxies)))  # type: ignore[arg-type]
     config = uvicorn.Config(
-        app,
+        asked,
         loop=f"{ServerLoop.__module__}:{ServerLoop.__name__}",
         http=protocol,  # type: ignore[arg-type] # uvicorn only calls it
         ws=partial(BoundedWebSocketProtocol, unfinished=unfinished),  # type: ignore[arg-type]
@@ -82,9 +89,8 @@ def serve(settings: Settings, out: TextIO) -> int:
         log_config=None,
         access_log=settings.log_level == "debug",
         server_header=False,
-        # Left to itself uvicorn believes whoever connects over loopback, or what the environment says.
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=list(settings.trusted_proxies),
+        # It would believe whoever connects over loopback, or what the environment says.
+        proxy_headers=False,
         timeout_graceful_shutdown=CONNECTION_GRACE_SECONDS,
         ssl_context_factory=None if certificate is None else lambda *_: certificate.context,
     )

@@ -34,6 +34,7 @@ from server.db.repositories.conversations import ConversationRepository, Touches
 from server.db.repositories.credentials import CredentialRepository
 from server.db.repositories.feedback import FeedbackRepository
 from server.db.repositories.idempotency_keys import IdempotencyKeys
+from server.db.repositories.identities import IdentityRepository
 from server.db.repositories.mcp_sign_ins import McpSignInRepository
 from server.db.repositories.notes import NoteRepository
 from server.db.repositories.plugins import PluginRepository
@@ -50,7 +51,7 @@ from server.db.tables import metadata
 from server.db.upgrade_copies import UpgradeCopies
 from server.db.writer import Writer
 
-HEAD = "0015"
+HEAD = "0016"
 """The newest step in `migrations/versions` (a test compares them): known here so that a start need not load Alembic."""
 
 MIGRATIONS = Path(__file__).parents[2] / "migrations"
@@ -93,6 +94,7 @@ class Database:
     users: UserRepository
     credentials: CredentialRepository
     audit: AuditLog
+    identities: IdentityRepository
     blobs: BlobStore
     secrets: SecretBox
     engines: Engines
@@ -184,6 +186,7 @@ async def open_database(
             users=UserRepository(engines, writer),
             credentials=CredentialRepository(engines, writer),
             audit=audit,
+            identities=IdentityRepository(engines, writer),
             blobs=blobs,
             secrets=box,
             engines=engines,

@@ -432,6 +432,15 @@ user_identities = Table(
     Index("ix_user_identities_user_id", "user_id"),
 )
 
+# By their digests, sign-ins with a provider from which a browser has come back: each counts once, until it expires.
+used_states = Table(
+    "used_states",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("expires_at", UtcMoment, nullable=False),
+    Index("ix_used_states_expires_at", "expires_at"),
+)
+
 # What users show for who they are: tokens for programs, and sign-ins of browsers; both by their digests alone.
 access_tokens = Table(
     "access_tokens",

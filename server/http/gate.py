@@ -44,7 +44,9 @@ SOCKET_PREFIX: Final = "/socket.io"
 OAUTH_PREFIX: Final = "/oauth/"
 """What is asked without a token by whoever comes back from a sign-in with an MCP server."""
 
-STRANGERS: Final = frozenset({"/api/auth/sign-in", "/api/auth/link", "/api/auth/link/use"})
+OIDC_BEGIN: Final = "/api/auth/oidc/begin"
+OIDC_FINISH: Final = "/api/auth/oidc/finish"
+STRANGERS: Final = frozenset({"/api/auth/sign-in", "/api/auth/link", "/api/auth/link/use", OIDC_BEGIN, OIDC_FINISH})
 """What is asked by who is not signed in yet, where users have accounts."""
 OWN_ACCOUNT: Final = "/api/auth/"
 """How the paths begin where all users, whatever their role, look after their accounts."""
@@ -127,7 +129,8 @@ class Gate:
         self._origins = origins
         self._base_path = settings.base_path
         self._unlooked = 0
-        self._how = {"sign_in": ["password"]} if settings.users == "accounts" else {}
+        ways = ["password", *(["oidc"] if settings.oidc_issuer is not None else [])]
+        self._how = {"sign_in": ways} if settings.users == "accounts" else {}
         self._strangers = STRANGERS if settings.users == "accounts" else frozenset()
         self._limiter = RateLimiter(settings.requests_per_second)
         self._max_body = ("max_request_bytes", settings.max_request_bytes)

@@ -77,7 +77,7 @@ class SignIn:
             if len(body) > MAX_FORM_BYTES:
                 return JSONResponse({"detail": f"The form is larger than {MAX_FORM_BYTES} bytes."}, 413)
         fields = parse_qs(body.decode("utf-8", "replace"))
-        token, then = fields.get("token", [""])[0].strip(), _own_address(fields.get("then", ["/"])[0])
+        token, then = fields.get("token", [""])[0].strip(), own_address(fields.get("then", ["/"])[0])
         base = base_path_of(request.scope)
         if not token:
             return _form(then, base, wrong="Enter the access token.")
@@ -95,7 +95,7 @@ def _is_page(headers: Headers) -> bool:
     return mode == "navigate" if mode is not None else "text/html" in headers.get("accept", "")
 
 
-def _own_address(address: str) -> str:
+def own_address(address: str) -> str:
     """The address of this server to go on with; anything else leads to its beginning."""
     is_own = address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
     return address if is_own else "/"

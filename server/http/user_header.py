@@ -77,10 +77,10 @@ class UserHeader:
         return any(address in network for network in self._proxies)
 
 
-def header_text(value: str) -> str | None:
+def header_text(value: str, most: int = 255) -> str | None:
     """The text of a header as ASGI gives it, which proxies send as UTF-8; None where it can name nobody."""
     try:
         text = value.encode("latin-1").decode("utf-8").strip()
     except UnicodeError:
         return None
-    return text if text.isprintable() and 0 < len(text) <= 255 else None
+    return text if text.isprintable() and 0 < len(text) <= most else None

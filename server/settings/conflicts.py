@@ -39,6 +39,43 @@ def key_of_a_certificate(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def of_accounts(value: Any, info: ValidationInfo) -> Any:
+    """Who signs in elsewhere has an account here."""
+    if value is not None and info.data.get("users", "accounts") != "accounts":
+        raise ValueError('is for a server with accounts; set users = "accounts", too, or leave it out')
+    return value
+
+
+def of_a_provider(value: Any, info: ValidationInfo) -> Any:
+    """A provider knows this server by a name."""
+    if info.data.get("oidc_issuer") is not None and value is None:
+        raise ValueError("is missing; it is what the provider calls this server, told when you register it there")
+    return value
+
+
+def of_a_user_header(value: Any, info: ValidationInfo) -> Any:
+    """A header that says who asks counts from stated addresses; a further one is beside it."""
+    header = info.data.get("user_header", "")
+    if info.field_name == "user_header_from" and header and not value:
+        raise ValueError("is missing; without the proxy's addresses, anybody could say who they are (user_header)")
+    if value and header is None:
+        raise ValueError("is of no use without user_header; set that, too, or leave it out")
+    if header and isinstance(value, str) and value.lower() == header.lower():
+        raise ValueError("is the header that names users (user_header); groups come in another one")
+    return value
+
+
+def for_somebody(value: Any, info: ValidationInfo) -> Any:
+    """Somebody can sign in by the ways to do so."""
+    ways = [name for name in ("oidc_issuer", "user_header") if info.data.get(name) is not None]
+    if value is None and ways and not info.data.get("group_roles", True):
+        raise ValueError(
+            f"nobody could sign in by {' and '.join(ways)}: say in group_roles which groups may use the server, or here"
+            " what everybody is whom the provider or the proxy vouches for"
+        )
+    return value
+
+
 def with_an_image_to_install_in(value: str, info: ValidationInfo) -> str:
     """Commands that install something are for sandboxes that have an image."""
     sandbox, own = info.data.get("sandbox"), info.data.get("sandbox_provider_class")

@@ -15,9 +15,13 @@ from agent_core.runtime.sandbox import NetworkWish, SandboxWish
 from agent_core.session.settings import AgentOptions
 from agent_core.skills.context import MARKETPLACE
 from server.settings.conflicts import (
+    for_somebody,
     key_of_a_certificate,
     known_profiles,
     no_less_than_usual,
+    of_a_provider,
+    of_a_user_header,
+    of_accounts,
     usable_profiles,
     with_an_image_to_install_in,
 )
@@ -35,6 +39,7 @@ from server.settings.text_fields import (
     EnvironmentVariables,
     FolderPath,
     FromTable,
+    Issuer,
     Networks,
     NodeLabels,
     OptionalBaseUrl,
@@ -45,9 +50,12 @@ from server.settings.text_fields import (
     OptionalRedisUrl,
     OptionalText,
     Origins,
+    ProxyAddresses,
     TrimmedText,
+    UserHeaderName,
     Words,
     from_json,
+    none_if_blank,
 )
 
 DEMO_MODEL = "demo/tour"
@@ -57,6 +65,9 @@ MAX_COMMANDS = 20_000
 OptionalOptions = Annotated[AgentOptions | None, BeforeValidator(from_json)]
 Seconds = Annotated[float, Field(ge=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
+RoleName = Literal["administrator", "user", "viewer"]
+RoleTable = Annotated[dict[TrimmedText, RoleName], FromTable]
+OptionalRole = Annotated[RoleName | None, BeforeValidator(none_if_blank)]
 AgentTable = Annotated[dict[TrimmedText, ProfileName], FromTable, ByAgents]
 AgentOptionsTable = Annotated[dict[TrimmedText, AgentOptions], FromTable, ByAgents]
 
@@ -115,6 +126,60 @@ class Settings(BaseModel):
         "one",
         description="Who uses the server: `one` user, who has the token if there is one, or several with `accounts` of "
         "their own, who have names, passwords and tokens. The token is then a key of the first administrator.",
+    )
+    oidc_issuer: Issuer = Field(
+        None,
+        description="Address of an OpenID provider by which users may sign in, as it writes its `issuer` itself "
+        '(docs/users.md); with `users = "accounts"`.',
+    )
+    oidc_client_id: OptionalName = Field(None, description="What the provider calls this server.")
+    oidc_client_secret: OptionalKey = Field(
+        None, description="By what this server shows the provider who it is; without one the provider takes its word."
+    )
+    oidc_scopes: Words = Field(
+        ("openid", "profile", "email"),
+        description="What the provider is asked to say of users; some want a further one for groups.",
+    )
+    oidc_groups_claim: TrimmedText = Field(
+        "groups",
+        min_length=1,
+        description="The claim with a user's groups, in the ID token or at the provider's userinfo endpoint; with dots "
+        "where it is in another one (`realm_access.roles`).",
+    )
+    oidc_sign_in_hours: float = Field(
+        12,
+        gt=0,
+        le=720,
+        description="Hours after which who has signed in by the provider does so again: so long does it take until "
+        "somebody who is disabled there is shut out here, and so long do those who are signed in stay if it is down.",
+    )
+    user_header: UserHeaderName = Field(
+        None,
+        description="Header in which a proxy names who asks, such as `Remote-User`, whom it has signed in; with "
+        '`users = "accounts"` (docs/users.md). The proxy has to replace what clients send in it.',
+    )
+    user_groups_header: UserHeaderName = Field(
+        None, description="Header in which it names their groups, with commas or `|` between."
+    )
+    user_header_from: ProxyAddresses = Field(
+        (),
+        description="Addresses or networks of that proxy: what anybody else sends in these headers is left out, "
+        "counted and logged.",
+    )
+    group_roles: RoleTable = Field(
+        {},
+        description="Roles (`administrator`, `user`, `viewer`) of users for whom the provider or the proxy vouches, by "
+        "their groups: the highest counts, anew with each sign-in. A table in the file, JSON in the variable.",
+    )
+    default_role: OptionalRole = Field(
+        None,
+        description="The role of such users who are in none of those groups; left open, they are not let in. Where "
+        "there is no `group_roles`, it is what they begin with.",
+    )
+    create_users: bool = Field(
+        True,
+        description="Whether such users get an account when they come for the first time; else only those come in who "
+        "have one.",
     )
     authenticator_class: OptionalName = Field(
         None,
@@ -643,6 +708,10 @@ class Settings(BaseModel):
         "sandbox_start_max_seconds",
     )(no_less_than_usual)
     _key = field_validator("tls_key")(key_of_a_certificate)
+    _elsewhere = field_validator("oidc_issuer", "user_header")(of_accounts)
+    _client = field_validator("oidc_client_id")(of_a_provider)
+    _header = field_validator("user_header_from", "user_groups_header")(of_a_user_header)
+    _somebody = field_validator("default_role")(for_somebody)
     _commands = field_validator("runtime_extra_deps")(with_an_image_to_install_in)
     _profiles = field_validator("llm_profiles")(usable_profiles)
     _named = field_validator("llm_profile", "llm_purposes", "llm_agents")(known_profiles)

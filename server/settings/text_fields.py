@@ -12,7 +12,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
+<<<<<<< HEAD
 from agent_core.events.masking import secrets_in_address
+=======
+from agent_core.destinations import is_loopback
+>>>>>>> 6a3589b1 (Users sign in by an OpenID provider, or come by the word of a proxy)
 
 WEB: Final = ("http", "https")
 """The schemes of addresses that are asked over HTTP."""
@@ -212,6 +216,43 @@ def _networks(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def _pinned(value: tuple[str, ...]) -> tuple[str, ...]:
+    for network in _networks(value):
+        if ipaddress.ip_network(network).prefixlen == 0:
+            raise ValueError(f"{network} is everybody; write the addresses of the proxy alone")
+    return value
+
+
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,100}", re.ASCII)
+_OTHER_HEADERS: Final = re.compile(
+    "authorization|connection|content-.*|cookie|expect|forwarded|host|origin|referer|sec-.*|te|transfer-encoding"
+    "|upgrade|x-forwarded-(for|host|port|proto)|x-session-api-key",
+    re.IGNORECASE,
+)
+
+
+def _user_header(value: str | None) -> str | None:
+    if value is None:
+        return None
+    if _HEADER.fullmatch(value) is None:
+        raise ValueError(f"{value[:100]!r} is no name of a header: letters, digits and -, such as Remote-User")
+    if _OTHER_HEADERS.fullmatch(value) is not None:
+        raise ValueError(f"{value} means something else already; have the proxy use another one, such as Remote-User")
+    return value
+
+
+def _issuer(value: str | None) -> str | None:
+    if value is None:
+        return None
+    address = whole_address(value, WEB, "https://sign-in.example.com")
+    parts = urlsplit(address)
+    if "@" in parts.netloc or parts.query or parts.fragment or "/.well-known/" in parts.path:
+        raise ValueError("an issuer is an address without a password, a query or /.well-known/openid-configuration")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ValueError("people sign in over https alone, except at a provider on this machine")
+    return address
+
+
 def _node_labels(value: tuple[str, ...]) -> tuple[str, ...]:
     for label in value:
         if not all(label.partition("=")):
@@ -230,6 +271,11 @@ AccessToken = Annotated[OptionalSecret, AfterValidator(_long_enough)]
 Origins = Annotated[Words, AfterValidator(_origins)]
 """Origins of pages with their schemes, or `*`."""
 Networks = Annotated[Words, AfterValidator(_networks)]
-NodeLabels = Annotated[Words, AfterValidator(_node_labels)]
 """Addresses and networks of hosts."""
+ProxyAddresses = Annotated[Words, AfterValidator(_pinned)]
+UserHeaderName = Annotated[OptionalName, AfterValidator(_user_header)]
+"""A header by which a proxy says who asks."""
+Issuer = Annotated[OptionalName, AfterValidator(_issuer)]
+"""The address of an OpenID provider, as it writes it itself."""
+NodeLabels = Annotated[Words, AfterValidator(_node_labels)]
 DomainName = Annotated[str, AfterValidator(_domain)]

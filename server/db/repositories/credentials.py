@@ -14,8 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.auth.identity import ALL_SCOPES, FIRST, Identity, Permission, Role
+from server.db.repositories.identities import BY_PROXY
 from server.db.repositories.users import UserError, digest_of
-from server.db.tables import access_tokens, sign_ins, users
+from server.db.tables import access_tokens, sign_ins, user_identities, users
 from server.db.writer import TableRepository
 
 MAX_TOKENS: Final = 100
@@ -30,6 +31,7 @@ _AT_ONCE: Final = 500
 
 OF_TOKEN: Final = "token:"  # noqa: S105 - how the names of credentials begin
 OF_SIGN_IN: Final = "sign-in:"
+OF_PROXY: Final = "proxy:"
 CONFIGURED: Final = "configured"
 """The name of the token that the server's settings have, which is the first administrator's."""
 
@@ -86,8 +88,23 @@ class CredentialRepository(TableRepository):
                 for row in await self._engines.select(_valid(table).where(some)):
                     identity = _identity(table, row)
                     found[identity.credential] = identity
+        found |= await self._named_by_proxy({one for one in credentials if one.startswith(OF_PROXY)})
         if CONFIGURED in credentials and (first := await self.first()) is not None:
             found[CONFIGURED] = first
+        return found
+
+    async def _named_by_proxy(self, credentials: Collection[str]) -> dict[str, Identity]:
+        found: dict[str, Identity] = {}
+        subjects = sorted(one.removeprefix(OF_PROXY) for one in credentials)
+        for start in range(0, len(subjects), _AT_ONCE):
+            some = user_identities.c.subject.in_(subjects[start : start + _AT_ONCE])
+            joined = select(user_identities.c.subject, users.c.id, users.c.name, users.c.role).join_from(
+                user_identities, users, users.c.id == user_identities.c.user_id
+            )
+            enabled = joined.where(user_identities.c.issuer == BY_PROXY, some, users.c.disabled.is_(False))
+            for row in await self._engines.select(enabled):
+                name = OF_PROXY + row.subject
+                found[name] = Identity(row.id, row.name, Role(row.role), credential=name)
         return found
 
     async def note_use(self, credentials: Collection[str]) -> None:
@@ -101,7 +118,7 @@ class CredentialRepository(TableRepository):
 
         await self._writer.change(apply)
 
-    async def begin(self, user_id: str, *, address: str, browser: str) -> str:
+    async def begin(self, user_id: str, *, address: str, browser: str, lasts: timedelta = SIGN_IN_TIME) -> str:
         """Sign a browser in; returns what it is to show. The user's sign-ins that are over are forgotten."""
         secret, now = secrets.token_urlsafe(32), utc_now()
 
@@ -120,7 +137,7 @@ class CredentialRepository(TableRepository):
                     "address": address[:_MAX_TEXT],
                     "browser": browser[:_MAX_TEXT],
                     "created_at": now,
-                    "expires_at": now + SIGN_IN_TIME,
+                    "expires_at": now + lasts,
                     "used_at": now,
                 },
             )

@@ -77,7 +77,7 @@ class UserRepository(TableRepository):
 
     async def all(self) -> list[UserRecord]:
         """All, by name."""
-        return [_user(row) for row in await self._engines.select(select(table).order_by(table.c.look))]
+        return [user_of(row) for row in await self._engines.select(select(table).order_by(table.c.look))]
 
     async def get(self, user_id: str) -> UserRecord | None:
         return _first(await self._engines.select(select(table).where(table.c.id == user_id)))
@@ -94,7 +94,7 @@ class UserRepository(TableRepository):
 
         Raises `NameRefusedError` or `NameTakenError`.
         """
-        return await self._writer.change(lambda connection: _add(connection, name, role, email, password))
+        return await self._writer.change(lambda connection: add_user(connection, name, role, email, password))
 
     async def change(self, name: str, *, role: Role | None = None, disabled: bool | None = None) -> UserRecord:
         """Change what is not None; a disabled user is let in by nothing, and has to sign in anew when enabled again.
@@ -114,7 +114,7 @@ class UserRepository(TableRepository):
                 raise UserError(f"{user.name} is the only administrator; make somebody else one first")
             if disabled:
                 await _end(connection, user.id)
-            return _user((await connection.execute(select(table).where(table.c.id == user.id))).one())
+            return user_of((await connection.execute(select(table).where(table.c.id == user.id))).one())
 
         return await self._writer.change(apply)
 
@@ -184,7 +184,7 @@ class UserRepository(TableRepository):
             if used.rowcount != 1:
                 raise LinkOverError  # another one was faster
             if purpose.user is None:
-                return await _add(connection, name, purpose.role, email, password, is_first=purpose.is_first)
+                return await add_user(connection, name, purpose.role, email, password, is_first=purpose.is_first)
             changed = update(table).where(table.c.id == purpose.user.id, table.c.disabled.is_(False))
             if (await connection.execute(changed.values(password=password))).rowcount != 1:
                 raise LinkOverError
@@ -213,10 +213,10 @@ async def _locked(connection: AsyncConnection, name: str) -> UserRecord:
     row = (await connection.execute(select(table).where(_is_called(name)).with_for_update())).first()
     if row is None:
         raise UnknownUserError(name)
-    return _user(row)
+    return user_of(row)
 
 
-async def _add(
+async def add_user(
     connection: AsyncConnection,
     name: str,
     role: Role,
@@ -225,6 +225,7 @@ async def _add(
     *,
     is_first: bool = False,
 ) -> UserRecord:
+    """See `UserRepository.add`; within a transaction."""
     name = checked_name(name)
     email = checked_email(email) if email else None
     has_first = await connection.scalar(select(exists().where(table.c.id == FIRST)))
@@ -245,7 +246,7 @@ async def _add(
     same = or_(table.c.look == row["look"], table.c.email == email) if email else table.c.look == row["look"]
     found = (await connection.execute(select(table).where(same))).first()
     if found is not None:
-        raise _taken(name, email, _user(found))
+        raise _taken(name, email, user_of(found))
     try:
         await connection.execute(insert(table), row)
     except IntegrityError as error:
@@ -268,7 +269,7 @@ def _purpose(rows: Sequence[Row[Any]]) -> OneTimeLink:
     if row.is_for is not None:
         if row.id is None or row.disabled:
             raise LinkOverError
-        return OneTimeLink(_user(row), Role(row.role), row.ends_at)
+        return OneTimeLink(user_of(row), Role(row.role), row.ends_at)
     # Links for the first administrator are many, one for each start; the first that is used is the last.
     is_first = row.made_by is None and row.gives == Role.ADMINISTRATOR
     if is_first and row.is_administered:
@@ -293,8 +294,9 @@ def _link_row(link: str) -> Any:
 
 
 def _first(rows: Sequence[Row[Any]]) -> UserRecord | None:
-    return _user(rows[0]) if rows else None
+    return user_of(rows[0]) if rows else None
 
 
-def _user(row: Row[Any]) -> UserRecord:
+def user_of(row: Row[Any]) -> UserRecord:
+    """The user of a row of their table."""
     return UserRecord(row.id, row.name, row.email, Role(row.role), bool(row.disabled), row.created_at, row.password)

@@ -143,10 +143,10 @@ async def _come_back(request: Request) -> Response:
     )
     if ending is None:
         text = "This sign-in was not begun in this browser, was gone on with already, or is over. Begin it again."
-        return _page(text, f"{own}/settings", status=400)
+        return words_page(text, f"{own}/settings", status=400)
     to = f"{own}/conversations/{ending.conversation_id}" if ending.conversation_id else f"{own}/settings"
     if ending.problem:
-        return _page(ending.problem, to, status=409)
+        return words_page(ending.problem, to, status=409)
     return RedirectResponse(to, 303, headers={"cache-control": "no-store", "referrer-policy": "no-referrer"})
 
 
@@ -167,7 +167,8 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 _STYLE = "body{font:16px/1.5 system-ui,sans-serif;color-scheme:light dark;max-width:32rem;margin:18vh auto}"
 
 
-def _page(text: str, to: str, *, status: int) -> Response:
+def words_page(text: str, to: str, *, status: int) -> Response:
+    """A page that tells a browser on its way back why it is not signed in, with a way on."""
     return HTMLResponse(
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Sign-in</title><style>{_STYLE}</style><h1>Sign-in</h1>"
