@@ -22,7 +22,7 @@ from server.db.repositories.users import UserError, UserRecord, UserRepository
 from server.http.user_header import header_text
 from server.settings.settings import Settings
 
-_KEEP: Final = "._-+@"
+_KEEP: Final = "._-+"
 _FURTHER: Final = 50
 _RANKS: Final = (Role.ADMINISTRATOR, Role.USER, Role.VIEWER)
 
@@ -92,8 +92,9 @@ class Newcomers:
 def names_for(person: Person) -> Iterator[str]:
     """What the person may be called here: as elsewhere, or like that, or else like nobody."""
     first = ""
-    for text in (*person.names, *(name.partition("@")[0] for name in person.names if "@" in name)):
-        plain = unicodedata.normalize("NFKC", text)
+    for text in person.names:
+        # Of an address what is before the host: users are looked for by address, too, and this may be another one's.
+        plain = unicodedata.normalize("NFKC", text).partition("@")[0]
         kept = "".join(char if char in _KEEP or unicodedata.category(char)[0] in "LMN" else " " for char in plain)
         with suppress(NameRefusedError):
             name = checked_name(".".join(kept.split())[: MAX_NAME_CHARS - 3])

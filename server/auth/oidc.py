@@ -43,7 +43,7 @@ _WELL_KNOWN: Final = "/.well-known/openid-configuration"
 _CODE: Final = re.compile(r"[a-z_]{1,60}")
 _PASSING: Final = frozenset({408, 425, 429})
 _METHODS: Final = ("client_secret_basic", "client_secret_post")
-_NAMES: Final = ("preferred_username", "nickname", "name", "email")
+_NAMES: Final = ("preferred_username", "nickname", "name")
 
 logger = logging.getLogger(__name__)
 
@@ -200,19 +200,17 @@ class OidcProvider:
         return self._person(await self._completed(described, claims, tokens.get("access_token")))
 
     def _person(self, claims: Mapping[str, Any]) -> Person:
-        email = _text(claims.get("email"))
+        # Who may write any address there may write somebody else's: only one that was checked says anything.
+        email = _text(claims.get("email")) if claims.get("email_verified") in (True, "true") else ""
         names = tuple(dict.fromkeys(name for key in _NAMES if (name := _text(claims.get(key)))))
-        # Who may write any address there may write somebody else's: one that was not checked is no name either.
-        if claims.get("email_verified") not in (True, "true"):
-            names, email = tuple(name for name in names if name != email), ""
         groups = groups_in(claims, self._as.groups_claim) or frozenset()
-        return Person(self._as.issuer, claims["sub"], names, email, groups)
+        return Person(self._as.issuer, claims["sub"], names or tuple(filter(None, [email])), email, groups)
 
     async def _completed(
         self, described: _Metadata, claims: Mapping[str, Any], access_token: object
     ) -> Mapping[str, Any]:
         """The claims, with those of the userinfo endpoint where the token has less than is needed."""
-        lacks = not any(key in claims for key in _NAMES) or (
+        lacks = not any(key in claims for key in (*_NAMES, "email")) or (
             self._as.needs_groups and groups_in(claims, self._as.groups_claim) is None
         )
         if not lacks or described.userinfo is None or not isinstance(access_token, str):

@@ -87,7 +87,7 @@ async def test_a_provider_of_others_says_who_has_signed_in(real: RealProvider) -
     client = await real.register(BACK)
     async with asking(client) as provider:
         assert await signed_in(provider) == Person(
-            real.issuer, "ann", ("Ann Smith", "Ann@Example.com"), "Ann@Example.com", frozenset({"admins", "all"})
+            real.issuer, "ann", ("Ann Smith",), "Ann@Example.com", frozenset({"admins", "all"})
         )
         # An address that nobody has checked may be somebody else's.
         assert await signed_in(provider, "bob") == Person(real.issuer, "bob", ("Bob",))
