@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from agent_core.troubles import Trouble
 from server.auth.identity import Role
 from server.auth.names import MAX_NAME_CHARS, NameRefusedError, checked_email, checked_name
-from server.auth.oidc import SIGN_IN_SECONDS, BegunSignIn, OidcClient, OidcError, OidcProvider, Person
+from server.auth.oidc import SIGN_IN_SECONDS, BegunAtProvider, OidcClient, OidcError, OidcProvider, Person
 from server.auth.secrets import SecretBox, SecretUnreadableError
 from server.db.repositories.identities import BY_PROXY, IdentityRepository
 from server.db.repositories.users import UserError, UserRecord, UserRepository
@@ -26,7 +26,7 @@ _KEEP: Final = "._-+"
 _FURTHER: Final = 50
 _RANKS: Final = (Role.ADMINISTRATOR, Role.USER, Role.VIEWER)
 
-Tell = Callable[[Trouble, str], object]
+_Tell = Callable[[Trouble, str], object]
 """Counts trouble, and writes its sentence to the log."""
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def names_for(person: Person) -> Iterator[str]:
 class ProxySignIn:
     """Who asks by the word of a proxy: the headers that `server.http.user_header` has left."""
 
-    def __init__(self, settings: Settings, newcomers: Newcomers, tell: Tell) -> None:
+    def __init__(self, settings: Settings, newcomers: Newcomers, tell: _Tell) -> None:
         self._tell = tell
         self._header = (settings.user_header or "").lower()
         self._groups_header = (settings.user_groups_header or "").lower()
@@ -134,7 +134,7 @@ class ProxySignIn:
             return None
 
 
-class Beginning(NamedTuple):
+class WayToProvider(NamedTuple):
     """Where a browser is sent to sign in, and the cookie that it has to come back with."""
 
     url: str
@@ -149,7 +149,7 @@ class ProviderSignIn:
     """
 
     def __init__(
-        self, settings: Settings, newcomers: Newcomers, identities: IdentityRepository, box: SecretBox, tell: Tell
+        self, settings: Settings, newcomers: Newcomers, identities: IdentityRepository, box: SecretBox, tell: _Tell
     ) -> None:
         self._tell = tell
         self.lasts = timedelta(hours=settings.oidc_sign_in_hours)
@@ -170,12 +170,12 @@ class ProviderSignIn:
     async def aclose(self) -> None:
         await self._provider.aclose()
 
-    async def begin(self, redirect_uri: str, then: str) -> Beginning:
+    async def begin(self, redirect_uri: str, then: str) -> WayToProvider:
         """Begin; `then` is where the person wanted to be. `OidcError`."""
         with self._telling():
             url, begun = await self._provider.begin(redirect_uri, then)
         sealed = self._box.encrypt(begun.model_dump_json(), purpose=_purpose(begun.state))
-        return Beginning(url, cookie_name(begun.state), sealed)
+        return WayToProvider(url, cookie_name(begun.state), sealed)
 
     async def finish(self, answer: Mapping[str, str], cookies: Mapping[str, str]) -> tuple[UserRecord, str]:
         """Who has signed in, and where they wanted to be; `OidcError`."""
@@ -194,10 +194,10 @@ class ProviderSignIn:
             self._tell(Trouble.SIGN_IN_FAILED, f"a sign-in with the OpenID provider failed: {error}")
             raise
 
-    def _begun(self, state: str, cookies: Mapping[str, str]) -> BegunSignIn:
+    def _begun(self, state: str, cookies: Mapping[str, str]) -> BegunAtProvider:
         try:
             text = self._box.decrypt(cookies.get(cookie_name(state), ""), purpose=_purpose(state))
-            return BegunSignIn.model_validate_json(text)
+            return BegunAtProvider.model_validate_json(text)
         except (SecretUnreadableError, ValidationError):
             raise OidcError(
                 "this sign-in was not begun in this browser, or took too long, or cookies are not kept; sign in again"

@@ -82,7 +82,7 @@ class OidcClient:
     needs_groups: bool = False
 
 
-class BegunSignIn(BaseModel, frozen=True):
+class BegunAtProvider(BaseModel, frozen=True):
     """A sign-in on its way: what the browser that began it has to bring back, unread by anybody."""
 
     state: str
@@ -129,10 +129,10 @@ class OidcProvider:
             await self._http.aclose()
             self._http = None
 
-    async def begin(self, redirect_uri: str, then: str) -> tuple[str, BegunSignIn]:
+    async def begin(self, redirect_uri: str, then: str) -> tuple[str, BegunAtProvider]:
         """Where to send the browser, and what it is to bring back; `then` is where the person wanted to be."""
         described = await self._described()
-        begun = BegunSignIn(
+        begun = BegunAtProvider(
             state=secrets.token_urlsafe(32),
             nonce=secrets.token_urlsafe(32),
             verifier=secrets.token_urlsafe(64),
@@ -155,7 +155,7 @@ class OidcProvider:
         )
         return f"{described.authorization}{'&' if '?' in described.authorization else '?'}{query}", begun
 
-    async def finish(self, begun: BegunSignIn, answer: Mapping[str, str]) -> Person:
+    async def finish(self, begun: BegunAtProvider, answer: Mapping[str, str]) -> Person:
         """Who has signed in, by the parameters that the browser came back with."""
         if not hmac.compare_digest(begun.state.encode(), answer.get("state", "").encode("utf-8", "replace")):
             raise OidcError("this browser came back from another sign-in than it began; sign in again")
@@ -173,7 +173,7 @@ class OidcProvider:
     def _who(self) -> str:
         return f"the OpenID provider at {shown_address(self._as.issuer)}"
 
-    async def _finish(self, begun: BegunSignIn, answer: Mapping[str, str]) -> Person:
+    async def _finish(self, begun: BegunAtProvider, answer: Mapping[str, str]) -> Person:
         described = await self._described()
         issuer = answer.get("iss")
         if issuer is None and described.names_itself:
@@ -222,7 +222,7 @@ class OidcProvider:
             raise OidcError(f"{self._who} told of another person (userinfo) than has signed in")
         return {**further, **claims}
 
-    async def _tokens(self, described: _Metadata, begun: BegunSignIn, code: str) -> dict[str, Any]:
+    async def _tokens(self, described: _Metadata, begun: BegunAtProvider, code: str) -> dict[str, Any]:
         values = {
             "grant_type": "authorization_code",
             "code": code,

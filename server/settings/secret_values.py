@@ -21,7 +21,7 @@ _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "ftp_proxy")
 
 def server_secrets(settings: Settings, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Every secret of the settings, and what the environment holds of keys (of providers, say) and in proxies."""
-    keys = (settings.llm_api_key, settings.search_api_key, settings.token)
+    keys = (settings.llm_api_key, settings.search_api_key, settings.token, settings.oidc_client_secret)
     found = [key.get_secret_value() for key in keys if key is not None and key.get_secret_value() != AUTO_TOKEN]
     found += [value for name, value in environment.items() if _KEY_NAME.search(name) and len(value) >= _MIN_KEY]
     proxies = [value for name, value in environment.items() if name.lower() in _PROXIES]

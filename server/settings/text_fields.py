@@ -12,11 +12,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
-<<<<<<< HEAD
-from agent_core.events.masking import secrets_in_address
-=======
 from agent_core.destinations import is_loopback
->>>>>>> 6a3589b1 (Users sign in by an OpenID provider, or come by the word of a proxy)
+from agent_core.events.masking import secrets_in_address
 
 WEB: Final = ("http", "https")
 """The schemes of addresses that are asked over HTTP."""

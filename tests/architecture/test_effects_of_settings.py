@@ -32,6 +32,7 @@ CONTEXT = "contract/rest/test_agent_context.py"
 PLUGINS = "contract/rest/test_plugins.py"
 PROFILES = "contract/rest/test_llm_profiles.py"
 MIDWAY = "contract/rest/test_settings_midway.py"
+SIGN_ON = "contract/rest/test_single_sign_on.py"
 CHOICE = "contract/rest/test_sandbox_choice.py"
 NUMBERS = "unit/server/test_sandbox_choice.py::"
 NUMBERS += "test_a_number_may_be_less_than_usual_and_more_only_up_to_the_operators_maximum"
@@ -168,6 +169,19 @@ OF_THE_SERVER: dict[str, str] = {
     "llm_agents": f"{PROFILES}::test_an_agent_class_has_its_own_profile",
     "allow_user_llm_profiles": f"{PROFILES}::"
     "test_where_the_operator_forbids_it_nobody_has_profiles_and_stored_ones_count_no_more",
+    **dict.fromkeys(
+        ("oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_scopes", "group_roles"),
+        f"{SIGN_ON}::test_people_sign_in_and_are_what_their_groups_say",
+    ),
+    "oidc_groups_claim": f"{SIGN_ON}::test_groups_are_in_the_claim_that_the_settings_name",
+    "oidc_sign_in_hours": f"{SIGN_ON}::"
+    "test_a_sign_in_lasts_for_the_stated_time_and_is_refused_to_who_is_disabled_there",
+    **dict.fromkeys(
+        ("user_header", "user_groups_header", "user_header_from"),
+        f"{SIGN_ON}::test_the_proxys_users_are_let_in_and_nobody_elses",
+    ),
+    "default_role": f"{SIGN_ON}::test_who_looks_like_another_is_somebody_else",
+    "create_users": f"{SIGN_ON}::test_who_is_in_no_group_or_has_no_account_is_told_so",
     "users": "contract/rest/test_accounts.py::"
     "test_the_first_administrator_comes_by_the_link_of_the_start_and_has_what_was_there",
     **dict.fromkeys(

@@ -25,6 +25,7 @@ _ELSEWHERE: Final = {
                 *(f"credentials:CredentialRepository.{one}" for one in ("_end", "begin", "make_token", "note_use")),
                 *(f"users:UserRepository.{one}" for one in ("add", "change", "make_link", "renew_hash")),
                 *(f"users:UserRepository.{one}" for one in ("set_password", "use_link")),
+                *(f"identities:IdentityRepository.{one}" for one in ("add", "take")),
             )
         ),
         "one transaction each, where the server has accounts: tests/contract/stores/test_users.py",

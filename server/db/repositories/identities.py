@@ -62,21 +62,6 @@ class IdentityRepository(TableRepository):
                 continue
         return await self._writer.change(apply)
 
-    async def connect(self, user_id: str, issuer: str, subject: str) -> None:
-        """Have this user be who they are there; `UserError` where that is somebody else already."""
-
-        async def apply(connection: AsyncConnection) -> None:
-            owner = await connection.scalar(select(table.c.user_id).where(_is(issuer, subject)))
-            if owner is None:
-                await connection.execute(insert(table), {"issuer": issuer, "subject": subject, "user_id": user_id})
-            elif owner != user_id:
-                raise UserError("that account of the provider belongs to another user here")
-
-        try:
-            await self._writer.change(apply)
-        except IntegrityError:
-            raise UserError("that account of the provider was taken in this moment; try again") from None
-
     async def take(self, state: str, lasts: timedelta) -> bool:
         """Whether this is the first time within so long, durably; False, too, where far too many come at once."""
         now = utc_now()

@@ -191,6 +191,17 @@ async def test_roles_are_looked_up_with_each_sign_in_and_the_last_administrator_
         assert (await browser.me())["role"] == "administrator"
 
 
+async def test_groups_are_in_the_claim_that_the_settings_name(make_server: MakeServer) -> None:
+    async with played_provider() as played:
+        played.claims = {"realm_access": {"roles": ["engineers", "admins"]}, "groups": ["guests"]}
+        chosen = settings_for(played.client(), oidc_groups_claim="realm_access.roles")
+        async with make_server(**chosen) as server, Browser(server) as browser:
+            begun = await browser.here.get(OIDC_BEGIN)
+            back = await browser.there.get(begun.headers["location"])
+            assert (await browser.here.get(back.headers["location"].removeprefix(HERE))).status_code == 303
+            assert (await browser.me())["role"] == "administrator"
+
+
 async def test_a_provider_that_is_down_is_told_and_who_is_signed_in_stays_so(make_server: MakeServer) -> None:
     async with played_provider() as played:
         client = played.client()

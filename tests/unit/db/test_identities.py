@@ -51,16 +51,6 @@ async def test_who_comes_twice_at_once_is_one_user(database: Database) -> None:
     assert len({user.name for user in made}) == len({user.id for user in made}) == 5
 
 
-async def test_a_user_may_be_connected_with_what_belongs_to_nobody(database: Database) -> None:
-    ann = await database.users.add("ann", Role.USER)
-    bob = await database.users.add("bob", Role.USER)
-    for _ in range(2):
-        await database.identities.connect(ann.id, ISSUER, "1")
-    with pytest.raises(UserError, match="another user"):
-        await database.identities.connect(bob.id, ISSUER, "1")
-    assert await database.identities.find(ISSUER, "1") == ann
-
-
 async def test_a_state_counts_once_and_is_forgotten(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = await asyncio.gather(*(database.identities.take("state", MINUTE) for _ in range(8)))
     assert sorted(taken) == [False] * 7 + [True]

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from server.auth.id_token import KEYS_SECONDS, LEEWAY_SECONDS, REREAD_SECONDS, IdTokenError, KeySet
 from server.auth.oidc import (
     SIGN_IN_SECONDS,
-    BegunSignIn,
+    BegunAtProvider,
     OidcClient,
     OidcError,
     OidcProvider,
@@ -66,7 +66,7 @@ async def asking(client: OidcClient, **options: Any) -> AsyncIterator[OidcProvid
         await provider.aclose()
 
 
-async def way(provider: OidcProvider, login: str = "ann") -> tuple[BegunSignIn, dict[str, str]]:
+async def way(provider: OidcProvider, login: str = "ann") -> tuple[BegunAtProvider, dict[str, str]]:
     """Begin, and go to the provider and back."""
     url, begun = await provider.begin(BACK, "/")
     async with plain_client() as browser:

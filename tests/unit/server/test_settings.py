@@ -71,6 +71,16 @@ TWO_VALUES: dict[str, tuple[object, object]] = {
     "cluster_url": ("http://10.0.0.1:3000", "http://10.0.0.2:3000"),
     "experiment_manager_class": ("a.E", "b.E"),
     "users": ("accounts", "one"),
+    "oidc_issuer": ("https://a.example/", "http://localhost:8080/realms/b"),
+    "oidc_client_id": ("a", "b"),
+    "oidc_client_secret": ("first-secret", "second-secret"),
+    "oidc_scopes": (["openid"], ["openid", "groups"]),
+    "oidc_groups_claim": ("roles", "realm_access.roles"),
+    "user_header": ("Remote-User", "X-Forwarded-User"),
+    "user_groups_header": ("Remote-Groups", "X-Forwarded-Groups"),
+    "user_header_from": (["10.0.0.5"], ["10.0.0.6", "fd00::/64"]),
+    "group_roles": ('{"a": "user"}', '{"b": "administrator", "c": "viewer"}'),
+    "default_role": ("user", "viewer"),
     "authenticator_class": ("a.A", "b.B"),
     "settings_store_class": ("a.A", "b.B"),
     "secrets_store_class": ("a.A", "b.B"),
@@ -140,6 +150,11 @@ NEEDED: dict[str, dict[str, object]] = {
     for field in ("llm_profile", "llm_purposes", "llm_agents")
 }
 NEEDED["tls_key"] = {"tls_certificate": "c"}
+NEEDED["oidc_issuer"] = {"users": "accounts", "oidc_client_id": "c", "default_role": "user"}
+_BY_PROXY: dict[str, object] = {"users": "accounts", "default_role": "user"}
+NEEDED["user_header"] = {**_BY_PROXY, "user_header_from": ["10.0.0.5"]}
+NEEDED["user_groups_header"] = {**NEEDED["user_header"], "user_header": "X-User"}
+NEEDED["user_header_from"] = {**_BY_PROXY, "user_header": "X-User"}
 """Other settings without which some cannot be."""
 
 
@@ -160,7 +175,8 @@ def test_every_setting_comes_from_the_file_and_the_environment_wins(tmp_path: Pa
     first, second = two_values(field)
     file = tmp_path / "drydock.toml"
     needed = NEEDED.get(field, {})
-    lines = [f"{name} = {json.dumps(json.dumps(value))}" for name, value in needed.items()]
+    plain = {name: value if isinstance(value, str | list) else json.dumps(value) for name, value in needed.items()}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in plain.items()]
     file.write_text("\n".join([*lines, f"{field} = {json.dumps(first)}"]))  # what TOML and JSON have in common
     from_file = getattr(load_settings(config_file=file), field)
     assert from_file == getattr(Settings.model_validate({**needed, field: first}), field)
@@ -251,6 +267,43 @@ def test_the_protocols_own_variables_are_read() -> None:
 def test_a_key_without_its_certificate_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"DRYDOCK_TLS_KEY.*set tls_certificate, too"):
         load_settings(None, {"DRYDOCK_TLS_KEY": "key.pem"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"users": "one"}, "oidc_issuer.*set users = .accounts., too"),
+        ({"oidc_issuer": "http://sign-in.example.com"}, "oidc_issuer.*: .*over https alone"),
+        ({"oidc_issuer": "https://ann:pw@a.example"}, "oidc_issuer.*: an issuer is an address without a password"),
+        ({"oidc_issuer": "https://a.example/.well-known/openid-configuration"}, "oidc_issuer.*: an issuer"),
+        ({"oidc_client_id": ""}, "oidc_client_id.*: is missing"),
+        ({"group_roles": {}}, "default_role.*: nobody could sign in by oidc_issuer"),
+        ({"group_roles": {"a": "root"}}, "group_roles"),
+        ({"user_header": "Remote-User"}, "user_header_from.*: is missing"),
+        ({"user_header": "Remote-User", "user_header_from": ["0.0.0.0/0"]}, "is everybody"),
+        ({"user_header": "Remote-User", "user_header_from": ["::/0"]}, "is everybody"),
+        ({"user_header": "Remote_User", "user_header_from": ["10.0.0.5"]}, "is no name of a header"),
+        ({"user_header": "Cookie", "user_header_from": ["10.0.0.5"]}, "means something else already"),
+        ({"user_header": "X-Forwarded-For", "user_header_from": ["10.0.0.5"]}, "means something else already"),
+        ({"user_header_from": ["10.0.0.5"]}, "of no use without user_header"),
+        ({"user_groups_header": "Remote-Groups"}, "of no use without user_header"),
+        (
+            {"user_header": "Remote-User", "user_groups_header": "remote-user", "user_header_from": ["10.0.0.5"]},
+            "is the header that names users",
+        ),
+    ],
+)
+def test_ways_to_sign_in_elsewhere_that_cannot_be_are_refused(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    usual = {"users": "accounts", "oidc_issuer": "https://a.example", "oidc_client_id": "drydock"}
+    chosen = {**usual, "group_roles": {"a": "user"}, **changes}
+    plain = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in chosen.items()}
+    file = tmp_path / "drydock.toml"
+    file.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in plain.items()))
+    with pytest.raises(ConfigurationError, match=message) as refused:
+        load_settings(config_file=file)
+    assert ":pw@" not in str(refused.value)
 
 
 def test_lists_are_written_with_commas_in_the_environment() -> None:
