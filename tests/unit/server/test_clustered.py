@@ -14,6 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 from sqlalchemy import text
+from sqlalchemy.engine import make_url
 
 from agent_core.events.llm_events import MessageEvent
 from agent_core.events.serialization import from_payload, to_payload
@@ -32,6 +33,8 @@ from server.errors import EndingError
 from server.session.sandboxes import Sandboxes, SandboxSelection
 from server.session.titles import Announcements, TitleWriter
 from server.settings.settings import Settings
+from tests.pgbouncer import pgbouncer
+from tests.postgresql import Cluster
 from tests.redis_server import RedisServer
 from tests.unit.server.conftest import FakeAgents, hello
 from tests.waiting import until
@@ -446,3 +449,20 @@ async def test_live_output_goes_over_redis_and_over_postgresql_while_that_is_awa
             await is_told(first, shown, "back ")
             for task in tasks:
                 task.cancel()
+
+
+@pytest.mark.pgbouncer
+async def test_servers_share_a_database_by_way_of_pgbouncer(
+    tmp_path: Path, postgresql: Cluster, postgresql_url: str
+) -> None:
+    name = make_url(postgresql_url).database or ""
+    with pgbouncer(postgresql, name) as url:
+        servers, shown = Servers(tmp_path, url), list[str]()
+        async with servers.one() as first, servers.one("second") as second:
+            await first.new("a")
+            await first.manager.join("a", "of-first", Identity(""))
+            task = await seen(second, "client", shown)
+            await is_told(first, [shown], "by way of it ")
+            assert (await second.manager.deliver("a", saying("one"), after=-1)).id >= 0
+            assert await first.said("a") == ["one"]
+            task.cancel()
