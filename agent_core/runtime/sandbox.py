@@ -217,6 +217,17 @@ class SandboxProvider(Protocol):
 
 
 @runtime_checkable
+class TellsRunning(Protocol):
+    """What a provider has besides that finds with one question what is up of all conversations of an instance."""
+
+    async def running(self, instance_id: str) -> Collection[str]:
+        """The conversations whose sandboxes are up or paused, as far as can be told; it may be of more.
+
+        Raises `SandboxError`.
+        """
+
+
+@runtime_checkable
 class HasImages(Protocol):
     """What a provider has besides whose sandboxes are made from images."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_core.errors import SandboxError
 from agent_core.runtime.docker.docker_host import DockerHost
@@ -11,9 +12,14 @@ from agent_core.runtime.docker.hosts import DockerHosts
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
 from agent_core.runtime.docker.provider import DockerProvider
 from agent_core.runtime.kubernetes.options import KubernetesOptions
-from agent_core.runtime.kubernetes.provider import KubernetesProvider
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.runtime.sandbox import Availability, SandboxLimits, SandboxProvider, SandboxWish
+
+if TYPE_CHECKING:
+    from agent_core.runtime.kubernetes.provider import KubernetesProvider
+
+_KUBERNETES: Final = "agent_core.runtime.kubernetes.provider"
+"""Its modules are loaded where somebody asks for it, which few do."""
 
 
 class ProviderChoice(NamedTuple):
@@ -79,7 +85,7 @@ async def _local(data_dir: str, start_seconds: float) -> ProviderChoice:
 
 
 async def _kubernetes(image: str, options: KubernetesOptions | None) -> ProviderChoice:
-    provider = KubernetesProvider(options)
+    provider: KubernetesProvider = import_module(_KUBERNETES).KubernetesProvider(options)
     cluster = await _working(provider, provider.check(), "engine_unavailable")
     known = await provider.check_image(image)
     return ProviderChoice(provider, f"kubernetes: {cluster}, and {known.reason}. {known.fix}".strip())

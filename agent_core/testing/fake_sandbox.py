@@ -464,6 +464,10 @@ class FakeProvider:
             await self.sandboxes.pop(key).destroy()
         return sorted(conversation for _, conversation in removed)
 
+    async def running(self, instance_id: str) -> Collection[str]:
+        up = (SandboxStatus.RUNNING, SandboxStatus.PAUSED)
+        return {key[1] for key, one in self.sandboxes.items() if key[0] == instance_id and one.status in up}
+
     async def prepare(self, spec: SandboxSpec) -> None:
         pass
 

@@ -20,7 +20,14 @@ from agent_core.errors import SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.channel.connection import ConnectionLimits, SandboxConnection
 from agent_core.runtime.channel.tunnels import PortError
 from agent_core.runtime.docker.images import DEFAULT_IMAGE
-from agent_core.runtime.sandbox import SandboxLimits, SandboxProvider, SandboxSpec, SandboxState, SandboxStatus
+from agent_core.runtime.sandbox import (
+    SandboxLimits,
+    SandboxProvider,
+    SandboxSpec,
+    SandboxState,
+    SandboxStatus,
+    TellsRunning,
+)
 from agent_core.runtime.snapshots import plant
 from agent_core.runtime.transfers import list_folder, reading
 
@@ -280,6 +287,9 @@ class SandboxLifecycleContract:
         kept, lost, stopped = kit.connect("kept"), kit.connect("lost"), kit.connect("stopped")
         await asyncio.gather(*(output(each, "echo x > file") for each in (kept, lost, stopped)))
         await stopped.stop()
+        if isinstance(kit.provider, TellsRunning):
+            assert set(await kit.provider.running(kit.instance)) == {"kept", "lost"}
+            assert not await kit.provider.running("some-other-instance")
         assert await kit.provider.reap("some-other-instance", []) == []
         assert await kit.provider.reap(kit.instance, ["kept"]) == ["lost", "stopped"]
         assert await lost.sandbox.poll() is SandboxStatus.ABSENT

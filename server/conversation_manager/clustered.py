@@ -42,7 +42,7 @@ from server.db.repositories.turns import TurnRepository
 from server.errors import ConfigurationError, ConversationNotFoundError, EndingError, RunElsewhereError
 from server.session.client_tools import ClientToolSpec
 from server.session.recorder import BUSY_STATES
-from server.session.recovery import having_sandboxes, is_up
+from server.session.recovery import is_up, may_be_up
 from server.session.tickets import QueuePlace
 from server.sockets.conversations import JoinedConversation
 
@@ -505,7 +505,7 @@ class ClusteredConversationManager(ConversationManager):
     async def _find_unattended(self) -> None:
         """Look after sandboxes that a server which is gone has left, of conversations at rest."""
         try:
-            async for record in having_sandboxes(self.parts.database.conversations):
+            async for record in may_be_up(self.parts.database.conversations, self.parts.sandboxes):
                 if record.id in self._mine or record.id in self._others or record.agent_state in _BUSY:
                     continue  # whose agent was at work is taken up, by whoever comes first
                 if await is_up(record, self.parts.sandboxes):

@@ -40,7 +40,7 @@ from server.session.client_tools import ClientToolSpec
 from server.session.crash_guard import HELD_BACK, SENTENCE, CrashGuard
 from server.session.memory_ceiling import LOOK_SECONDS, give_back, give_back_freed, server_memory
 from server.session.recorder import BUSY_STATES
-from server.session.recovery import Recovery, having_sandboxes, interrupted, is_up
+from server.session.recovery import Recovery, interrupted, is_up, may_be_up
 from server.session.run_queue import RunQueue
 from server.session.tickets import QueuePlace
 from server.session.titles import TitleKeeper
@@ -552,7 +552,7 @@ class StandaloneConversationManager(ConversationManager):
             self._own(partial(self._recovery.resume, record, ticket), name=f"resume:{conversation_id}")
 
     async def _find_unattended(self) -> None:
-        async for record in having_sandboxes(self._conversations):
+        async for record in may_be_up(self._conversations, self.parts.sandboxes):
             await self.look_after(record)
 
     async def _write_down(self, conversation_id: str, events: Sequence[AnyEvent]) -> None:

@@ -103,8 +103,15 @@ class Recovery:
                 await self._start(record.id)
 
 
-async def having_sandboxes(conversations: ConversationRepository) -> AsyncIterator[ConversationRecord]:
-    """All conversations that have a sandbox, up or not."""
+async def may_be_up(conversations: ConversationRepository, sandboxes: Sandboxes) -> AsyncIterator[ConversationRecord]:
+    """Those of which the provider says that their sandbox is up; where it does not tell, all that have one."""
+    running = await sandboxes.running()
+    if running is not None:
+        for one in sorted(running):
+            record = await conversations.get(one)
+            if record is not None and record.sandbox is not None:
+                yield record
+        return
     after = ""
     while page := await conversations.having_sandboxes(after=after, limit=PAGE):
         for record in page:

@@ -23,6 +23,7 @@ from agent_core.runtime.sandbox import (
     SandboxProvider,
     SandboxSpec,
     SandboxState,
+    TellsRunning,
 )
 from agent_core.troubles import Trouble, coded, trouble_of
 from server.db.repositories.conversations import ConversationRecord
@@ -270,6 +271,15 @@ class Sandboxes:
         """Whether the provider can make any just now; takes some seconds where an engine hangs."""
         provider = (await self.chosen()).provider
         return provider is not None and (await provider.check()).ok
+
+    async def running(self) -> Collection[str] | None:
+        """The conversations whose sandboxes may be up; None: of this provider each has to be asked for itself."""
+        try:
+            provider = await self.provider()
+            return await provider.running(self._instance_id) if isinstance(provider, TellsRunning) else None
+        except SandboxError as error:
+            logger.debug("what runs cannot be told: %s", error)
+            return ()
 
     async def lacks(self) -> Mapping[str, str]:
         """What conversations cannot choose of their sandboxes: see `SandboxProvider.lacks`."""

@@ -359,6 +359,13 @@ class DockerHosts:
         found = await asyncio.gather(*(self.sweep(host.name, instance_id, keep) for host in self._up()))
         return sorted({conversation for one in found for conversation in one})
 
+    async def running(self, instance_id: str) -> Collection[str]:
+        found: set[str] = set()
+        for host in self._up():
+            with suppress(HostAwayError):
+                found.update(await host.provider.running(instance_id))
+        return found
+
     async def sweep(self, host: str, instance_id: str, keep: Collection[str] | None) -> list[str]:
         found = self._hosts[host]
         try:

@@ -120,6 +120,11 @@ class DockerProvider:
             await self.remove_abandoned()
         return removed
 
+    async def running(self, instance_id: str) -> Collection[str]:
+        filters = {"label": [f"{LABEL_INSTANCE}={instance_id}"], "status": ["running", "paused"]}
+        found = await self._engine.call("list its sandboxes", lambda client: client.containers(filters=filters))
+        return {labels_of(one).get(LABEL_CONVERSATION, "") for one in found} - {""}
+
     async def remove_abandoned(self) -> None:
         """Remove what programs have here that were killed together with their guards.
 

@@ -125,6 +125,9 @@ class KubernetesProvider:
         await self._remove_unused(instance_id, all_of_instance=not remaining)
         return sorted(removed - {""})
 
+    async def running(self, instance_id: str) -> Collection[str]:
+        return {manifests.conversation_of(pod) for pod in await self._list("pods", "", instance_id)} - {""}
+
     async def others(self) -> dict[str, int]:
         """How many pods and volumes the namespace has of each instance, whose server may be gone."""
         found: Counter[str] = Counter()

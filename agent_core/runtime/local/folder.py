@@ -65,6 +65,12 @@ class SandboxFolder:
         """The conversation's files: a folder of its own, or the one that it was given."""
         return Path(self._workspace) if self._workspace else self.path / "workspace"
 
+    @property
+    def is_up(self) -> bool:
+        """Whether what was started in it still runs, or is frozen."""
+        runner = self.runner
+        return runner is not None and runner.alive
+
     def remove(self) -> None:
         """Remove all of it, last what says whose it is: what is left where this is broken off can be found by that."""
         with contextlib.suppress(FileNotFoundError):

@@ -16,7 +16,7 @@ from pathlib import Path
 from agent_core.errors import SandboxError
 from agent_core.events.transient import NETWORK_WARNING
 from agent_core.runtime.local.cgroups import held_limits, remove_stale
-from agent_core.runtime.local.folder import RECORD
+from agent_core.runtime.local.folder import RECORD, SandboxFolder
 from agent_core.runtime.local.sandbox import LocalSandbox
 from agent_core.runtime.sandbox import (
     WITH_A_WAY_OUT,
@@ -101,6 +101,13 @@ class LocalProvider:
                 await self._sandbox(spec, name).destroy()
                 removed.append(conversation)
         return sorted(filter(None, removed))
+
+    async def running(self, instance_id: str) -> Collection[str]:
+        def look() -> set[str]:
+            found = self._found(instance_id)
+            return {one for name, one in found if one and SandboxFolder(self._data_dir, name).is_up}
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, look)
 
     async def try_network(self, spec: SandboxSpec) -> Availability:
         """Whether sandboxes get this network, tried with one that is removed again."""

@@ -223,8 +223,7 @@ class LocalSandbox:
     # --- what runs ---
 
     def _status(self) -> SandboxStatus:
-        runner = self._folder.runner
-        if runner is not None and runner.alive:
+        if self._folder.is_up:
             return SandboxStatus.PAUSED if self._folder.frozen.exists() else SandboxStatus.RUNNING
         return SandboxStatus.STOPPED if (self._folder.path / "workspace").is_dir() else SandboxStatus.ABSENT
 

@@ -697,7 +697,11 @@ async def test_a_sandbox_that_a_killed_process_left_running_is_stopped_when_nobo
 async def test_left_sandboxes_are_found_however_many_conversations_came_after(
     make_house: MakeHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def tells_nothing(sandboxes: object) -> None:
+        """Of a provider that cannot say what runs."""
+
     monkeypatch.setattr("server.session.recovery.PAGE", 2)
+    monkeypatch.setattr("server.session.sandboxes.Sandboxes.running", tells_nothing)
     async with make_house() as house:
         await house.new("left", sandbox={"provider": "fake"}, user_id="ann")
         await house.start_sandbox("left")
