@@ -50,7 +50,7 @@ STRANGERS: Final = frozenset({"/api/auth/sign-in", "/api/auth/link", "/api/auth/
 """What is asked by who is not signed in yet, where users have accounts."""
 OWN_ACCOUNT: Final = "/api/auth/"
 """How the paths begin where all users, whatever their role, look after their accounts."""
-ADMINISTRATION: Final = "/api/admin/"
+ADMINISTRATION: Final = ("/api/admin/", "/api/docker-hosts")
 """How the paths begin that are for administrators alone."""
 
 SERVER_INFO: Final = "/server_info"

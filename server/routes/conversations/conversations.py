@@ -189,17 +189,14 @@ async def get_conversation(
     return conversation_info(record, services.manager.live(record.id), services.settings.base_path)
 
 
-@router.patch("/{conversation_id}", responses=errors(403, 404))
+@router.patch("/{conversation_id}", responses=errors(404))
 async def rename_conversation(
     conversation_id: ConversationId, body: TitleChange, services: ServicesDependency, identity: IdentityDependency
 ) -> bool:
     """Give it a title."""
     conversations = services.database.conversations
     try:
-        record = await conversations.get(conversation_id)
-        if record is not None and record.user_id != identity.user_id:
-            text = "Permission denied: you can only rename your own conversations"
-            raise _refused(403, text, "AUTHORIZATION$PERMISSION_DENIED")
+        record = await find_conversation(services, identity, conversation_id)
         title = (await masker_of(services.database, identity.user_id)).text(body.title)
         if record is None or not await conversations.update(conversation_id, title=title):
             raise _refused(404, "Conversation not found", "CONVERSATION$NOT_FOUND")

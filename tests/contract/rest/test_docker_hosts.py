@@ -156,18 +156,6 @@ async def test_what_another_server_was_told_of_a_host_is_done_here_too(
         await server.until(is_drained)
 
 
-async def test_where_there_are_several_users_none_of_them_drains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with serving(tmp_path / "data", provider()) as server:
-        await ready(server)
-        settings = server.app.services.settings
-        monkeypatch.setitem(settings.__dict__, "authenticator_class", "a.A")
-        answer = await server.client.patch("/api/docker-hosts/b", json={"draining": True})
-        assert answer.status_code == 403
-        assert await statuses(server) == {"a": "up", "b": "up"}
-
-
 async def test_a_resting_conversation_says_that_its_host_is_lost_and_that_it_is_back(tmp_path: Path) -> None:
     hosts = provider()
     async with serving(tmp_path / "data", hosts) as server:
