@@ -24,7 +24,7 @@ class Conversation(Tolerant):
 
     `status` is ``STARTING``, ``RUNNING`` or ``STOPPED`` (``ERROR``, ``ARCHIVED`` are the protocol's others): whether it
     is loaded; `agent_state` is what its agent was last seen doing (an `AgentState`, None before its first start).
-    `accumulated_cost` is in US dollars.
+    `accumulated_cost` is in US dollars; `access` is ``owner``, ``write`` or ``read``.
     """
 
     id: str = Field(alias="conversation_id")
@@ -44,6 +44,7 @@ class Conversation(Tolerant):
     pr_number: tuple[int, ...] = ()
     agent_state: str | None = None
     accumulated_cost: float = 0.0
+    access: str = "owner"
 
     @property
     def why_it_waits(self) -> str:

@@ -27,6 +27,7 @@ from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator, OwnAuthenticator, PageSessions, resolve_token
 from server.auth.origin import OriginPolicy, check_bind
 from server.auth.preview_addresses import PreviewAddresses
+from server.auth.shared_links import LinkAuthenticator
 from server.conversation_manager.conversation_manager import ManagerParts
 from server.conversation_manager.retention import Retention
 from server.db.data_folder import last_backup
@@ -69,6 +70,7 @@ from server.routes.conversations import (
     new_conversation,
     ports,
     programs,
+    shares,
     workspace_page,
 )
 from server.routes.conversations import events as conversation_events
@@ -125,9 +127,9 @@ class Application:
         sessions: PageSessions | None = None
         if self.token is not None and page.is_foreign and own is None and self.accounts is None:
             sessions = PageSessions(self.token, path=settings.base_path or "/")
-        self._authenticator: Authenticator = (
-            self.accounts or own or OneTokenAuthenticator(self.token, sessions=sessions)
-        )
+        users: Authenticator = self.accounts or own or OneTokenAuthenticator(self.token, sessions=sessions)
+        self._users = users
+        self._authenticator = LinkAuthenticator(users, lambda tokens: self.services.database.shares.links(tokens))
         self._keeper = Doorkeeper(self._authenticator)
         self._page_scripts = page.scripts
         shown: ASGIApp = page
@@ -336,7 +338,7 @@ class Application:
         announcements.add(gateway)
         addresses = PreviewAddresses.from_setting(settings.preview_domain)
         previews = PreviewLinks(addresses, Passes(database.secrets, self.token), settings.base_path)
-        offer = provider_offer(requests, authenticator)
+        offer = provider_offer(requests, self._users)
         door = await stack.enter_async_context(HttpDoor(offer, max_bytes=settings.max_request_bytes))
         destinations = Destinations(hosts=settings.webhook_hosts, loopback=is_loopback(settings.host))
         others = manager if isinstance(manager, OtherServers) else None
@@ -397,7 +399,7 @@ def _make_api(
         *(health, options, docker_hosts, settings_routes, secrets, skills, plugin_routes, git_providers),
         *(new_conversation, imports, archives, conversations),
         *(conversation_events, event_log, programs, client_tools, conversation_files, conversation_git),
-        *(workspace_page, ports, microagents),
+        *(shares, workspace_page, ports, microagents),
         *(feedback, notes, client_compatibility, chat_completions, webhooks, llm_profiles, mcp_sign_ins),
     ):
         api.router.routes.extend(module.router.routes)

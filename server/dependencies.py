@@ -19,10 +19,11 @@ from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.database import Database
 from server.db.repositories.conversations import MAX_ID_LENGTH, ConversationRecord, id_problem
 from server.db.repositories.idempotency_keys import MAX_KEY_CHARS
+from server.db.repositories.shares import Access
 from server.doors.chat.turn import ChatClaims
 from server.doors.preview.access import PreviewLinks
 from server.doors.webhooks.dispatcher import Webhooks
-from server.errors import ConversationNotFoundError, ReplyError
+from server.errors import ConversationNotFoundError, ReadOnlyError, ReplyError
 from server.git_providers.accounts import GitAccess
 from server.metrics import ServerMetrics
 from server.session.agents.mcp_sign_ins import McpSignIns
@@ -72,12 +73,20 @@ def services_of(request: Request) -> Services:
     return services
 
 
-def identity_of(request: Request) -> Identity:
-    """Who asks, as the gate has found; 401 for nobody whom the server knows."""
+def visitor_of(request: Request) -> Identity:
+    """Who asks, as the gate has found, perhaps a guest; 401 for nobody whom the server knows."""
     identity: Identity | None = request.scope.get(IDENTITY)
     if identity is None:
         raise HTTPException(401, "Unauthorized")
     USER.set(identity.user_id)
+    return identity
+
+
+def identity_of(request: Request) -> Identity:
+    """The user who asks; 401 for nobody whom the server knows, 403 for a guest."""
+    identity = visitor_of(request)
+    if identity.is_guest:
+        raise HTTPException(403, "A link opens one conversation, and nothing else of this server.")
     return identity
 
 
@@ -104,6 +113,10 @@ async def _identity(request: Request) -> Identity:
     return identity_of(request)
 
 
+async def _visitor(request: Request) -> Identity:
+    return visitor_of(request)
+
+
 async def conversation_id_of_path(conversation_id: _PathId) -> str:
     """See `checked_conversation_id`."""
     return checked_conversation_id(conversation_id)
@@ -111,6 +124,8 @@ async def conversation_id_of_path(conversation_id: _PathId) -> str:
 
 ServicesDependency = Annotated[Services, Depends(_services)]
 IdentityDependency = Annotated[Identity, Depends(_identity)]
+VisitorDependency = Annotated[Identity, Depends(_visitor)]
+"""Like `IdentityDependency`; perhaps a guest, who has nothing but `links` to conversations."""
 ConversationId = Annotated[str, Depends(conversation_id_of_path)]
 
 
@@ -131,6 +146,29 @@ async def own_conversation(request: Request, conversation_id: _PathId) -> Conver
     return record
 
 
+async def find_shared(
+    services: Services, visitor: Identity, conversation_id: str
+) -> tuple[ConversationRecord, Access] | None:
+    """The conversation, and what the visitor may do with it, if there is one of this id and it is theirs or shared."""
+    record = await services.database.conversations.get(conversation_id)
+    if record is None:
+        return None
+    access = await services.database.shares.access(record.id, record.user_id, visitor)
+    return None if access is None else (record, access)
+
+
+async def shared_conversation(request: Request, conversation_id: _PathId) -> ConversationRecord:
+    """The record of the conversation in the path, if it is theirs or shared with them; to be changed, for writing."""
+    conversation_id = checked_conversation_id(conversation_id)
+    found = await find_shared(services_of(request), visitor_of(request), conversation_id)
+    if found is None:
+        raise ConversationNotFoundError(conversation_id)
+    record, access = found
+    if access is Access.READ and request.method not in {"GET", "HEAD"}:
+        raise ReadOnlyError
+    return record
+
+
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -145,6 +183,10 @@ IdempotencyKey = Annotated[
 
 OwnConversation = Annotated[ConversationRecord, Depends(own_conversation)]
 """The record of the conversation in the path; 404 ``{"detail": …}`` when there is none."""
+
+
+SharedConversation = Annotated[ConversationRecord, Depends(shared_conversation)]
+"""Like `OwnConversation`, also for those with whom it is shared: for reading, or, for what changes it, for writing."""
 
 
 def conversation_not_found(conversation_id: str) -> ReplyError:

@@ -96,6 +96,15 @@ class ConversationNotFoundError(ServerError):
         self.conversation_id = conversation_id
 
 
+class ReadOnlyError(ServerError):
+    """The conversation is shared with whoever asks for reading only."""
+
+    code: ClassVar[str] = "read_only"
+
+    def __init__(self) -> None:
+        super().__init__("This conversation is shared with you for reading; ask its owner to let you write to it.")
+
+
 class RunElsewhereError(ServerError):
     """Another server of the same database runs the conversation, since a moment ago."""
 
@@ -253,6 +262,8 @@ def _reply_to(request: Request, error: Exception) -> tuple[Any, int, Mapping[str
             detail: Any = error.detail  # Starlette takes more than the text that it declares
             body = problems_body(detail) if isinstance(detail, list) else {"detail": detail}
             return body, error.status_code, error.headers
+        case ReadOnlyError():
+            return {"detail": str(error), "message": str(error), "code": error.code}, 403, None
         case RunElsewhereError():
             body = {"detail": str(error), "message": str(error), "code": error.code}
             return body, 503, {"Retry-After": "1"}

@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from inspect import isawaitable
 from pathlib import Path
@@ -66,12 +66,16 @@ _DOES: Final = {
 _BY_ID: Final = cast(Role, "")
 
 
+GUEST: Final = "guest:"
+"""How the `user_id` of somebody begins who is no user, but has a link to a conversation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A user, and by what they are known here: `scopes` are those of the token that was shown, all for a sign-in.
 
     Unless something else is said, the `FIRST` one administers the server and all others use it. `credential` names the
-    token or the sign-in in the database; "" where there is none.
+    token or the sign-in in the database; "" where there is none. `links` names the shares to which links were shown.
     """
 
     user_id: str = FIRST
@@ -79,10 +83,15 @@ class Identity:
     role: Role = _BY_ID
     scopes: frozenset[Permission] = ALL_SCOPES
     credential: str = ""
+    links: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.role:
             object.__setattr__(self, "role", Role.ADMINISTRATOR if self.user_id == FIRST else Role.USER)
+
+    @property
+    def is_guest(self) -> bool:
+        return self.user_id.startswith(GUEST)
 
     def may(self, permission: Permission) -> bool:
         """Whether both the user's role and what was shown allow it."""

@@ -39,7 +39,7 @@ from server.db.redis_notices import RedisNotices
 from server.db.repositories.inbox import InboxRepository
 from server.db.repositories.leases import Lease, LeaseRepository
 from server.db.repositories.turns import TurnRepository
-from server.errors import ConfigurationError, ConversationNotFoundError, EndingError, RunElsewhereError
+from server.errors import ConfigurationError, EndingError, RunElsewhereError
 from server.session.client_tools import ClientToolSpec
 from server.session.recorder import BUSY_STATES
 from server.session.recovery import is_up, may_be_up
@@ -186,9 +186,7 @@ class ClusteredConversationManager(ConversationManager):
     # --- sockets ---
 
     async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> ClusteredConversation:
-        record = await self.parts.database.conversations.get(conversation_id)
-        if record is None or record.user_id != identity.user_id:
-            raise ConversationNotFoundError(conversation_id)
+        await self.access(conversation_id, identity)
         joined = ClusteredConversation(self, conversation_id, connection_id, identity)
         self._joined[connection_id] = joined
         try:

@@ -22,6 +22,7 @@ from server.auth.identity import Identity
 from server.db.database import Database
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.idempotency_keys import Attempt, IdempotencyKeys, sending_scope
+from server.db.repositories.shares import Access
 from server.errors import ConversationNotFoundError
 from server.metrics import ServerMetrics
 from server.session.agents.agent_sessions import AgentFactory
@@ -110,6 +111,18 @@ class ConversationManager(ABC):
     @abstractmethod
     async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> JoinedConversation:
         """See `server.sockets.conversations.Conversations.join`."""
+
+    async def access(self, conversation_id: str, identity: Identity) -> Access:
+        """See `server.sockets.conversations.Conversations.access`."""
+        owner = await self._owner_of(conversation_id)
+        found = None if owner is None else await self.parts.database.shares.access(conversation_id, owner, identity)
+        if found is None:
+            raise ConversationNotFoundError(conversation_id)
+        return found
+
+    async def _owner_of(self, conversation_id: str) -> str | None:
+        record = await self.parts.database.conversations.get(conversation_id)
+        return record.user_id if record is not None else None
 
     @abstractmethod
     async def leave(self, connection_id: str) -> None:
@@ -235,7 +248,9 @@ class ConversationManager(ABC):
         """Seconds since anything last happened in any conversation of this process."""
 
 
-def conversation_info(record: ConversationRecord, live: LiveConversation, base_path: str) -> dict[str, Any]:
+def conversation_info(
+    record: ConversationRecord, live: LiveConversation, base_path: str, access: Access = Access.OWNER
+) -> dict[str, Any]:
     """ConversationInfo, complete, for single answers and lists alike; below `base_path` its client finds the server."""
     has_session = live.status is not ConversationStatus.STOPPED
     return {
@@ -259,6 +274,7 @@ def conversation_info(record: ConversationRecord, live: LiveConversation, base_p
         "sub_conversation_ids": [],
         "agent_state": record.agent_state,
         "accumulated_cost": record.accumulated_cost,
+        "access": access.value,
     }
 
 

@@ -33,7 +33,7 @@ from server.conversation_manager.conversation_manager import (
 from server.conversation_manager.failed_starts import START_AGAIN_SECONDS, FailedStarts
 from server.db.repositories.conversations import ConversationRecord
 from server.db.storage_health import StorageHealth
-from server.errors import ConversationNotFoundError, EndingError
+from server.errors import EndingError
 from server.session.activity import Activity, is_idle, is_pause_over
 from server.session.capacity import Capacity
 from server.session.client_tools import ClientToolSpec
@@ -158,8 +158,7 @@ class StandaloneConversationManager(ConversationManager):
     # --- sockets ---
 
     async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> WebSession:
-        if await self._owner_of(conversation_id) != identity.user_id:
-            raise ConversationNotFoundError(conversation_id)
+        await self.access(conversation_id, identity)
         with self._using(conversation_id) as session:
             session.connections.add(connection_id)
             self._by_connection[connection_id] = session
@@ -179,8 +178,7 @@ class StandaloneConversationManager(ConversationManager):
         # Of a loaded one it is known without asking the database; not yet of one that is being loaded the first time.
         if session is not None and session.is_loaded and session.user_id is not None:
             return session.user_id
-        record = await self._conversations.get(conversation_id)
-        return record.user_id if record is not None else None
+        return await super()._owner_of(conversation_id)
 
     async def leave(self, connection_id: str) -> None:
         session = self._by_connection.pop(connection_id, None)

@@ -38,6 +38,7 @@ from server.db.repositories.identities import IdentityRepository
 from server.db.repositories.mcp_sign_ins import McpSignInRepository
 from server.db.repositories.notes import NoteRepository
 from server.db.repositories.plugins import PluginRepository
+from server.db.repositories.shares import ShareRepository
 from server.db.repositories.user_secrets import SecretRepository, SecretStore
 from server.db.repositories.user_settings import SettingsRepository, SettingsStore
 from server.db.repositories.user_skills import SkillRepository
@@ -90,6 +91,7 @@ class Database:
     mcp_sign_ins: McpSignInRepository
     user_skills: SkillRepository
     plugins: PluginRepository
+    shares: ShareRepository
     waiting_files: WaitingFileRepository
     users: UserRepository
     credentials: CredentialRepository
@@ -182,6 +184,7 @@ async def open_database(
             mcp_sign_ins=McpSignInRepository(engines, writer, box),
             user_skills=SkillRepository(engines, writer),
             plugins=PluginRepository(engines, writer),
+            shares=ShareRepository(engines, writer),
             waiting_files=WaitingFileRepository(engines, writer),
             users=UserRepository(engines, writer),
             credentials=CredentialRepository(engines, writer),

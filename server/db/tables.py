@@ -382,6 +382,23 @@ mcp_sign_ins = Table(
     Index("ix_mcp_sign_ins_state", "state"),
 )
 
+# Who else may read a conversation, or write to it: the user `user_id`, or whoever has the link with the token of this
+# digest.
+shares = Table(
+    "shares",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("conversation_id", PlainText, nullable=False),
+    Column("user_id", PlainText),
+    Column("digest", String(64)),
+    Column("access", Text, nullable=False),
+    Column("created_at", UtcMoment, nullable=False),
+    Column("expires_at", UtcMoment),
+    Index("ix_shares_conversation_id", "conversation_id"),
+    Index("ix_shares_user_id", "user_id"),
+    Index("ix_shares_digest", "digest", unique=True),
+)
+
 # What users say of conversations. The trajectory that it is about is the log, up to `last_event_id`.
 feedback = Table(
     "feedback",

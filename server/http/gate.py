@@ -62,6 +62,9 @@ _SMALL: Final = 64 * 1024
 """A body is not refused for that before it is larger: what is small ends things, too."""
 
 _TOO_LARGE: Final = "request_too_large"
+_FOR_GUESTS: Final = ("/api/conversations/", "/api/options/config", "/api/shared", SERVER_INFO)
+"""How the paths begin that are answered to who has nothing but a link."""
+
 _TOO_SLOW: Final = "The request did not come in time; send it again, over a faster connection or in smaller pieces."
 _ENDED: Final = (
     "The server has ended before it could answer; when it is back, look whether this was done before you ask again."
@@ -239,6 +242,9 @@ class Gate:
                 return status_of(error, 503), body, [(b"retry-after", str(RETRY_SECONDS).encode())]
             if not isinstance(judged, NotLetIn):
                 if (why := forbidden(judged, scope["method"], path)) is not None:
+                    return 403, self._body(PermissionDeniedError.code, why), []
+                if judged.is_guest and not path.startswith(_FOR_GUESTS):
+                    why = "A link opens one conversation, and nothing else of this server."
                     return 403, self._body(PermissionDeniedError.code, why), []
                 scope[IDENTITY] = judged
             elif path not in self._strangers and (is_api or judged.was_shown):

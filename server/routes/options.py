@@ -11,7 +11,7 @@ from agent_core.agent.base import AgentBase
 from agent_core.security.analyzers import list_analyzers
 from agent_core.version import VERSION
 from server.auth.identity import Role
-from server.dependencies import IdentityDependency, ServicesDependency
+from server.dependencies import ServicesDependency, VisitorDependency
 from server.routes.query import LINKED, Paging, PagingDependency
 from server.routes.route_classes import make_router
 from server.session.agents.models import ConversationModels
@@ -82,9 +82,9 @@ class ClientConfig(BaseModel):
 
 
 @router.get("/config", response_model=ClientConfig)
-async def read_config(services: ServicesDependency, identity: IdentityDependency) -> dict[str, Any]:
+async def read_config(services: ServicesDependency, visitor: VisitorDependency) -> dict[str, Any]:
     """What the page needs to know before anything else; ``DRYDOCK`` is an addition to the protocol."""
-    user = await services.database.settings.get(identity.user_id)
+    user = await services.database.settings.get(visitor.user_id)
     model = ConversationModels(user, services.settings).present().model
     choice = services.sandboxes.choice
     sandbox = {"provider": "", "reason": "being found out"}

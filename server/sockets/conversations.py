@@ -9,6 +9,7 @@ from agent_core.events.serialization import AnyEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from server.auth.identity import Identity
+from server.db.repositories.shares import Access
 
 
 class JoinRefusedError(DrydockError):
@@ -46,6 +47,12 @@ class Conversations(Protocol):
         When this raises, the connection is not registered; otherwise `leave` is called exactly once for it. Raises
         `ConversationNotFoundError` (none, or not this user's), `JoinRefusedError`, or `DrydockError` (an unreadable
         log).
+        """
+
+    async def access(self, conversation_id: str, identity: Identity) -> Access:
+        """What `identity` may do with a conversation, as of now.
+
+        Raises `ConversationNotFoundError` (none, or not for this user), or `DrydockError` (a database that fails).
         """
 
     async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:

@@ -21,7 +21,8 @@ from agent_core.spans import Span
 from agent_core.troubles import CONVERSATION, USER, Trouble, coded
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, Identity, Permission, Watch, refused_permission
-from server.errors import ConversationNotFoundError, PermissionDeniedError, code_of, coded_page
+from server.db.repositories.shares import Access
+from server.errors import ConversationNotFoundError, PermissionDeniedError, ReadOnlyError, code_of, coded_page
 from server.http.turnstile import Turnstile
 from server.sockets.admission import Admission, read_handshake
 from server.sockets.connections import SCOPE_KEY, ConnectionMiddleware, SocketConnection, SocketLimits, Transports
@@ -41,6 +42,8 @@ MAX_UNHEARD: Final = 64
 """Packets that may wait for a client that has joined nothing."""
 
 END_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether conversations are still shared with who is connected to them."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +66,7 @@ class ClientConnection:
     websocket: SocketConnection | None
     feed: asyncio.Task[None]
     unwatch: Callable[[], None]
+    access: Access
 
 
 class SocketGateway:
@@ -90,7 +94,7 @@ class SocketGateway:
         self._joins, self._histories, self._ends = Turnstile(), Turnstile(), Turnstile()
         self._server = _make_server(self.limits, self._on_unjoined)
         self._transports = Transports(self._server, self.limits)
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
         self._users: dict[str, str] = {}
         """Who has joined over a transport."""
         self._hanging_up: set[asyncio.Task[None]] = set()
@@ -99,7 +103,8 @@ class SocketGateway:
         self._server.on("*", self._on_event)
 
     async def __aenter__(self) -> Self:
-        self._watching = asyncio.create_task(self._transports.watch(), name="watch of the sockets")
+        watches = {"the sockets": self._transports.watch(), "shares": self._watch_shares()}
+        self._watching = [asyncio.create_task(watch, name=f"watch of {name}") for name, watch in watches.items()]
         return self
 
     async def __aexit__(
@@ -109,9 +114,9 @@ class SocketGateway:
             await self._leave(connection_id)
             if connection.websocket is not None:
                 connection.websocket.end()
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.wait([self._watching])
+        for task in self._watching:
+            task.cancel()
+            await asyncio.wait([task])
         if self._hanging_up:
             await asyncio.wait(self._hanging_up)
         await self._transports.aclose()
@@ -228,6 +233,7 @@ class SocketGateway:
             handshake = await read_handshake(environ, self._authenticator)
             CONVERSATION.set(handshake.conversation_id)
             USER.set(handshake.identity.user_id)
+            access = await self._conversations.access(handshake.conversation_id, handshake.identity)
             joined = await self._conversations.join(handshake.conversation_id, connection_id, handshake.identity)
         outlet = Outlet(self._server, connection_id, max_buffer_bytes=self.limits.max_buffer_bytes)
         feed = Feed(
@@ -244,7 +250,7 @@ class SocketGateway:
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
         unwatch = self._watch(handshake.identity, lambda: self._begin_hang_up(connection_id))
         self._connections[connection_id] = ClientConnection(
-            handshake.conversation_id, outlet, handshake.identity, websocket, task, unwatch
+            handshake.conversation_id, outlet, handshake.identity, websocket, task, unwatch, access
         )
         self._users[outlet.transport_id] = handshake.identity.user_id
         self._transports.joined(outlet.transport_id)
@@ -271,8 +277,33 @@ class SocketGateway:
             raise WireError(f"{event} came with {len(args)} arguments; send one, a JSON object")
         if isinstance(args[0], Malformed):
             raise WireError(args[0].problem)
+        if connection.access is not Access.OWNER:
+            access = await self._conversations.access(connection.conversation_id, connection.identity)
+            if access is Access.READ:
+                raise ReadOnlyError
         taken = await taken_from_wire(args[0], max_chars=self.limits.max_message_bytes)
         return (await self._conversations.send(connection.conversation_id, taken)).id
+
+    async def _watch_shares(self) -> None:
+        """Let go whoever follows a conversation that is not shared with them any more, for as long as this runs."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            # Through ids only: names of this loop would keep the last connection until the next look.
+            for connection_id in list(self._connections):
+                await self._look_at_share(connection_id)
+
+    async def _look_at_share(self, connection_id: str) -> None:
+        connection = self._connections.get(connection_id)
+        if connection is None or connection.access is Access.OWNER:
+            return
+        try:
+            await self._conversations.access(connection.conversation_id, connection.identity)
+        except ConversationNotFoundError:
+            await self._let_go(connection)
+        except DrydockError as error:
+            logger.info("whether a conversation is still shared could not be seen: %s", error)
+        except Exception:
+            logger.exception("the shares of conversation %s were not looked at", connection.conversation_id)
 
     async def _run_feed(self, connection_id: str, feed: Feed, outlet: Outlet) -> None:
         try:
@@ -308,6 +339,13 @@ class SocketGateway:
                 await self._server.eio.disconnect(connection.outlet.transport_id)
         except TimeoutError:
             logger.info("a client that polls did not take its last messages", extra=coded(Trouble.SLOW_CLIENT))
+            await self._transports.forget(connection.outlet.transport_id)
+
+    async def _let_go(self, connection: ClientConnection) -> None:
+        """End a connection without waiting for its client, whose polls are answered no more."""
+        if connection.websocket is not None:
+            connection.websocket.end()
+        else:
             await self._transports.forget(connection.outlet.transport_id)
 
     async def _leave(self, connection_id: str) -> None:

@@ -40,7 +40,7 @@ _ANSWERS = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
 _KEPT_FILES = {
     *("drydock.db", "secret.key", "token", "instance-id", "instance.lock", "last-backup.json", "last-seen.json"),
 }
-_OF_CONVERSATIONS = ("events", "webhook_positions", "chat_turns", "feedback")
+_OF_CONVERSATIONS = ("events", "webhook_positions", "chat_turns", "feedback", "shares")
 SCRATCH = {"tmp": "TMPDIR", "home": "HOME", "runtime": "XDG_RUNTIME_DIR", "cache": "XDG_CACHE_HOME"}
 """Folders beside that of the data in which nothing may stay, and the variables that name them to the server."""
 _SHARED_PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/run")

@@ -552,6 +552,10 @@ class Workload:
         if "keeping" in self.parts:
             path = f"/api/conversations/{self.conversation_id}/submit-feedback"
             await self.done("POST", path, json={"polarity": "positive"})
+            path = f"/api/conversations/{self.conversation_id}/shares"
+            await self.done("POST", path)
+            for share in (await self.done("GET", path)).json()["results"]:
+                await self.done("DELETE", f"{path}/{share['share_id']}")
         self.title = "Named by its user"
         await self.done("PATCH", f"/api/conversations/{self.conversation_id}", json={"title": self.title})
 

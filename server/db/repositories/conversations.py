@@ -47,6 +47,7 @@ from server.db.tables import (
     idempotency_keys,
     inbox,
     read_moment,
+    shares,
     waiting_files,
     webhook_positions,
     webhooks,
@@ -304,7 +305,7 @@ class ConversationRepository(TableRepository):
 
         async def apply(connection: AsyncConnection) -> tuple[bool, list[str]]:
             logs = await event_rows.delete_log(connection, conversation_id)
-            for table in (chat_turns, feedback, webhook_positions, webhooks, inbox, waiting_files):
+            for table in (chat_turns, feedback, webhook_positions, webhooks, inbox, waiting_files, shares):
                 await connection.execute(delete(table).where(table.c.conversation_id == conversation_id))
             sent = idempotency_keys.c.scope == sending_scope(conversation_id)
             await connection.execute(delete(idempotency_keys).where(sent))

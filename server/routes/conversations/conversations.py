@@ -20,6 +20,7 @@ from server.db.errors import DatabaseError, InvalidPageError
 from server.db.page_ids import NewestFirst
 from server.db.repositories.conversations import ConversationRecord
 from server.db.repositories.idempotency_keys import Attempt
+from server.db.repositories.shares import Access
 from server.dependencies import (
     ConversationId,
     IdempotencyKey,
@@ -27,10 +28,12 @@ from server.dependencies import (
     OwnConversation,
     Services,
     ServicesDependency,
+    VisitorDependency,
     conversation_not_found,
     find_conversation,
+    find_shared,
 )
-from server.errors import ConversationNotFoundError, ReplyError, log_level, status_of
+from server.errors import ConversationNotFoundError, ReadOnlyError, ReplyError, log_level, status_of
 from server.routes.conversations.new_conversation import (
     MAX_TITLE_CHARS,
     ConversationReply,
@@ -105,6 +108,7 @@ class ConversationInfo(BaseModel):
     sub_conversation_ids: list[str]
     agent_state: str | None = Field(description="What its agent was last seen doing; null before its first start.")
     accumulated_cost: float = Field(ge=0, description="What its models have cost, in US dollars.")
+    access: Access = Field(description="What who asks may do with it.")
 
 
 class ConversationList(BaseModel):
@@ -180,13 +184,14 @@ async def conversation_page(
 
 @router.get("/{conversation_id}", response_model=ConversationInfo | None)
 async def get_conversation(
-    conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
+    conversation_id: ConversationId, services: ServicesDependency, visitor: VisitorDependency
 ) -> dict[str, Any] | None:
     """One conversation; null when there is none of this id."""
-    record = await find_conversation(services, identity, conversation_id)
-    if record is None:
+    found = await find_shared(services, visitor, conversation_id)
+    if found is None:
         return None
-    return conversation_info(record, services.manager.live(record.id), services.settings.base_path)
+    record, access = found
+    return conversation_info(record, services.manager.live(record.id), services.settings.base_path, access)
 
 
 @router.patch("/{conversation_id}", responses=errors(404))
@@ -220,16 +225,23 @@ async def delete_conversation(
     return await asyncio.shield(asyncio.ensure_future(services.manager.delete(conversation_id)))
 
 
+async def _check_may_write(services: Services, visitor: Identity, conversation_id: str) -> None:
+    found = await find_shared(services, visitor, conversation_id)
+    if found is None:
+        raise conversation_not_found(conversation_id)
+    if found[1] is Access.READ:
+        raise ReadOnlyError
+
+
 @router.post("/{conversation_id}/start", responses=errors(404))
 async def start_conversation(
     conversation_id: ConversationId,
     services: ServicesDependency,
-    identity: IdentityDependency,
+    visitor: VisitorDependency,
     body: StartOptions | None = None,
 ) -> ConversationReply:
     """See to it that it runs."""
-    if await find_conversation(services, identity, conversation_id) is None:
-        raise conversation_not_found(conversation_id)
+    await _check_may_write(services, visitor, conversation_id)
     try:
         live = await services.manager.maybe_start_agent_loop(conversation_id)
     except ConversationNotFoundError as error:  # deleted in this moment
@@ -243,11 +255,10 @@ async def start_conversation(
 
 @router.post("/{conversation_id}/stop", responses=errors(404))
 async def stop_conversation(
-    conversation_id: ConversationId, services: ServicesDependency, identity: IdentityDependency
+    conversation_id: ConversationId, services: ServicesDependency, visitor: VisitorDependency
 ) -> ConversationReply:
     """End its session; ``conversation_status`` is what it was before."""
-    if await find_conversation(services, identity, conversation_id) is None:
-        raise conversation_not_found(conversation_id)
+    await _check_may_write(services, visitor, conversation_id)
     try:
         before = await asyncio.shield(asyncio.ensure_future(services.manager.stop(conversation_id)))
     except DrydockError as error:

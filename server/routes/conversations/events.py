@@ -13,7 +13,7 @@ from starlette.responses import Response
 from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
 from agent_core.events.serialization import from_payload
 from agent_core.events.store import EventStore
-from server.dependencies import IdempotencyKey, OwnConversation, Services, ServicesDependency
+from server.dependencies import IdempotencyKey, Services, ServicesDependency, SharedConversation
 from server.errors import ConversationNotFoundError, KeyInUseError, KeyReusedError, ReplyError, status_of
 from server.http.files import StreamReply
 from server.routes.query import EventId, Moment, PageId
@@ -158,7 +158,7 @@ class NewMessage(BaseModel, extra="forbid"):
 
 @router.get("/events", response_model=EventsPage)
 async def read_events(
-    record: OwnConversation,
+    record: SharedConversation,
     services: ServicesDependency,
     start_id: EventId = 0,
     end_id: EventId | None = None,
@@ -201,7 +201,7 @@ async def read_events(
 
 
 @router.get("/trajectory", response_model=Trajectory)
-async def read_trajectory(record: OwnConversation, services: ServicesDependency) -> Response:
+async def read_trajectory(record: SharedConversation, services: ServicesDependency) -> Response:
     """All events but hidden ones, without what only the browser view needs."""
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -219,7 +219,7 @@ async def read_trajectory(record: OwnConversation, services: ServicesDependency)
 
 @router.post("/events", response_model=Done, responses=errors(409))
 async def add_event(
-    record: OwnConversation,
+    record: SharedConversation,
     services: ServicesDependency,
     response: Response,
     body: ClientEvent,
@@ -231,7 +231,7 @@ async def add_event(
 
 @router.post("/message", response_model=Done, responses=errors(409))
 async def add_message(
-    record: OwnConversation,
+    record: SharedConversation,
     services: ServicesDependency,
     response: Response,
     body: NewMessage,

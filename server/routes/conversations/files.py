@@ -14,7 +14,7 @@ from starlette.responses import Response
 from agent_core.errors import DrydockError, SandboxClosedError, SandboxError, SandboxLostError, ToolError
 from agent_core.runtime.transfers import Upload, list_folder, reading, writing
 from agent_core.tools.context import SandboxAccess
-from server.dependencies import OwnConversation, Services, ServicesDependency
+from server.dependencies import Services, ServicesDependency, SharedConversation
 from server.errors import ReplyError
 from server.http.files import (
     Begin,
@@ -145,7 +145,7 @@ def refusal(error: DrydockError) -> ReplyError:
 
 
 @_files.get("/select-file", response_model=FileText, responses=errors(415))
-async def select_file(record: OwnConversation, services: ServicesDependency, file: FilePath) -> dict[str, str]:
+async def select_file(record: SharedConversation, services: ServicesDependency, file: FilePath) -> dict[str, str]:
     """The text of a file."""
     sandbox = workspace_of(services, record.id)
     try:
@@ -169,14 +169,16 @@ async def select_file(record: OwnConversation, services: ServicesDependency, fil
 
 
 @_files.get("/download", response_class=Response, responses=_DOWNLOAD)
-async def download(request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath) -> Response:
+async def download(
+    request: Request, record: SharedConversation, services: ServicesDependency, path: FilePath
+) -> Response:
     """The bytes of a file, or a folder as a ZIP file. Ranges and tags are understood."""
     return await _download(request, services, record.id, path, only_folders=False)
 
 
 @_files.get("/zip-directory", response_class=Response, responses=_ARCHIVE)
 async def zip_directory(
-    request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath = ""
+    request: Request, record: SharedConversation, services: ServicesDependency, path: FilePath = ""
 ) -> Response:
     """The workspace, or a folder of it, as a ZIP file."""
     return await _download(request, services, record.id, path, only_folders=True)
@@ -222,7 +224,7 @@ async def _download(
 
 @_files.post("/upload-files", openapi_extra=_FORM, response_model=Uploaded)
 async def upload_files(
-    request: Request, record: OwnConversation, services: ServicesDependency, path: FilePath = ""
+    request: Request, record: SharedConversation, services: ServicesDependency, path: FilePath = ""
 ) -> dict[str, Any]:
     """Take files byte for byte; names may have folders in them, and `path` says below which one. Each is stored whole.
 
@@ -323,7 +325,7 @@ def _printable(name: str) -> str:
 
 @_folders.get("/list-files", responses={200: LINKED})
 async def list_files(
-    record: OwnConversation, services: ServicesDependency, paging: PagingDependency, path: FilePath = ""
+    record: SharedConversation, services: ServicesDependency, paging: PagingDependency, path: FilePath = ""
 ) -> list[str]:
     """The names in a folder, those of folders with a slash behind them; with `path` each begins with it.
 
@@ -338,7 +340,7 @@ async def list_files(
 
 @_folders.get("/files", response_model=Folder)
 async def folder_entries(
-    record: OwnConversation, services: ServicesDependency, paging: PagingDependency, path: FilePath = ""
+    record: SharedConversation, services: ServicesDependency, paging: PagingDependency, path: FilePath = ""
 ) -> dict[str, Any]:
     """All that is in a folder, with kinds, sizes and times; folders first. `left_out` are behind this page."""
     sandbox = workspace_of(services, record.id)

@@ -15,7 +15,7 @@ from server.db.errors import InvalidPageError
 from server.db.page_ids import page_id as make_page_id
 from server.db.page_ids import position
 from server.db.repositories.conversations import ConversationRecord
-from server.dependencies import OwnConversation, Services, ServicesDependency
+from server.dependencies import Services, ServicesDependency, SharedConversation
 from server.errors import ReplyError
 from server.routes.conversations.files import STATUSES, refusal
 from server.routes.query import LINKED, FilePath, PageId, PagingDependency
@@ -99,7 +99,7 @@ class History(BaseModel):
 
 @router.get("/changes", response_model=list[Change], responses={200: LINKED})
 async def read_git_changes(
-    record: OwnConversation, services: ServicesDependency, paging: PagingDependency, since: Since = "commit"
+    record: SharedConversation, services: ServicesDependency, paging: PagingDependency, since: Since = "commit"
 ) -> list[dict[str, str]]:
     """The files that differ from the last commits (or the bases of the branches), of all repositories."""
     found = await _ask(services, record, "git.status", {"directory": repository_folder(record), "since": since})
@@ -111,7 +111,7 @@ async def read_git_changes(
 
 @router.get("/status", response_model=GitStatus)
 async def read_git_status(
-    record: OwnConversation, services: ServicesDependency, since: Since = "commit"
+    record: SharedConversation, services: ServicesDependency, since: Since = "commit"
 ) -> dict[str, Any]:
     """The repositories of the workspace, each with its branch, how far it is from its upstream, and its changes.
 
@@ -124,7 +124,7 @@ async def read_git_status(
 
 @router.get("/diff", response_model=Diff, responses=errors(413, 415))
 async def read_git_diff(
-    record: OwnConversation, services: ServicesDependency, path: FilePath, since: Since = "commit"
+    record: SharedConversation, services: ServicesDependency, path: FilePath, since: Since = "commit"
 ) -> dict[str, str]:
     """A file as it was in the last commit (or where its branch was begun), and as it is."""
     args = {"directory": repository_folder(record), "path": path, "since": since}
@@ -134,7 +134,7 @@ async def read_git_diff(
 
 @router.get("/log", response_model=History)
 async def read_git_log(
-    record: OwnConversation,
+    record: SharedConversation,
     services: ServicesDependency,
     repository: FilePath = "",
     path: FilePath = "",

@@ -62,6 +62,7 @@ info = {
     "sub_conversation_ids": [str],
     "agent_state": maybe_text,
     "accumulated_cost": float,
+    "access": "owner",
 }
 infos = {"results": [info], "next_page_id": maybe_text}
 event = AtLeast({"id": int, "source": Or("agent", "user", "environment"), "message": str, "timestamp": time})

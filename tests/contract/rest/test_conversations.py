@@ -57,6 +57,7 @@ async def test_a_new_conversation_is_answered_as_the_protocol_says_and_is_comple
         "conversation_version": "V0",
         "sub_conversation_ids": [],
         "accumulated_cost": 0.0,
+        "access": "owner",
     }
 
 

@@ -22,6 +22,7 @@ from agent_core.events.store import InMemoryEventStore, StoredEvent
 from agent_core.events.stream import EventStream
 from agent_core.events.transient import StatusNotice
 from server.auth.identity import Identity, OneTokenAuthenticator
+from server.db.repositories.shares import Access
 from server.errors import ConversationNotFoundError
 from server.sockets.connections import SocketLimits
 from server.sockets.conversations import JoinRefusedError
@@ -96,6 +97,9 @@ class MemoryConversations:
         conversation = MemoryConversation(conversation_id, self.store)
         self.known[conversation_id] = conversation
         return await conversation.open()
+
+    async def access(self, conversation_id: str, identity: Identity) -> Access:
+        return Access.OWNER
 
     async def join(self, conversation_id: str, connection_id: str, identity: Identity) -> MemoryConversation:
         if self.refusal is not None:
