@@ -103,6 +103,12 @@ class ShareRepository(TableRepository):
 
         return await self._writer.change(apply)
 
+    async def with_user(self, user_id: str, *, limit: int) -> list[Share]:
+        """At most `limit` of those with this user that have not ended, newest first."""
+        statement = select(*_SHOWN).where((table.c.user_id == user_id) & _lasts())
+        newest = statement.order_by(table.c.created_at.desc(), table.c.id).limit(limit)
+        return [_share(row._mapping) for row in await self._engines.select(newest)]
+
     async def links(self, tokens: Collection[str]) -> list[Share]:
         """Those of these tokens' links that have not ended."""
         digests = [digest_of(token) for token in tokens]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
@@ -11,9 +12,11 @@ from pydantic import BaseModel, Field
 from agent_core.events.event import utc_now
 from server.auth.identity import presented_token
 from server.auth.shared_links import LINK_PREFIX, link_cookie
+from server.conversation_manager.conversation_manager import conversation_info
 from server.db.repositories.shares import Access, Share, TooManySharesError
-from server.dependencies import OwnConversation, ServicesDependency, VisitorDependency
+from server.dependencies import IdentityDependency, OwnConversation, Services, ServicesDependency, VisitorDependency
 from server.errors import ConversationNotFoundError, ReplyError
+from server.routes.conversations.conversations import ConversationInfo
 from server.routes.replies import errors, status_error
 from server.routes.route_classes import make_router
 from server.wire.envelope import wire_time
@@ -22,12 +25,16 @@ router = make_router("/api")
 
 WEEK: Final = 7 * 24 * 3600
 MAX_SECONDS: Final = 366 * 24 * 3600
+MAX_LISTED: Final = 100
 
 
 class ShareWish(BaseModel, extra="forbid"):
     """The body of a new share."""
 
     access: Literal["read", "write"] = Field("read", description="`write`: also say something, and start and stop it.")
+    user: str | None = Field(
+        None, min_length=1, max_length=320, description="Name or address of a user to share it with; null: make a link."
+    )
     expires_in: int | None = Field(
         WEEK, ge=60, le=MAX_SECONDS, description="Seconds until it ends by itself; null: never. A week by default."
     )
@@ -37,6 +44,7 @@ class ShareEntry(BaseModel):
     """A share of a conversation."""
 
     share_id: str
+    user: str | None = Field(description="With whom; null: with whoever has the link.")
     access: Literal["read", "write"]
     created_at: str = Field(description="UTC, ISO 8601 with microseconds and `Z`.")
     expires_at: str | None = Field(description="The same; null: it does not end by itself.")
@@ -49,14 +57,22 @@ class NewShare(BaseModel):
     share_id: str
     access: Literal["read", "write"]
     expires_at: str | None = Field(description="UTC, ISO 8601 with microseconds and `Z`; null: never.")
-    token: str = Field(description="What opens the conversation, as the key of a program; nobody can ask for it again.")
-    path: str = Field(description="Where a browser finds it, on this server; the token is in its fragment.")
+    token: str | None = Field(
+        description="What a link opens the conversation with, as the key of a program; nobody can ask for it again."
+    )
+    path: str = Field(description="Where a browser finds it, on this server; the token of a link is in its fragment.")
 
 
 class ShareList(BaseModel):
     """The shares of a conversation, oldest first."""
 
     results: list[ShareEntry]
+
+
+class SharedConversations(BaseModel):
+    """Conversations of others."""
+
+    results: list[ConversationInfo]
 
 
 class OpenedShare(BaseModel):
@@ -70,11 +86,12 @@ class OpenedShare(BaseModel):
 async def share_conversation(
     record: OwnConversation, services: ServicesDependency, request: Request, body: ShareWish | None = None
 ) -> NewShare:
-    """Make a link that opens this conversation to whoever has it."""
+    """Share this conversation with a user, or make a link that opens it to whoever has it."""
     body = body or ShareWish()
     now = utc_now()
     share = Share(
         conversation_id=record.id,
+        user_id=None if body.user is None else await _user_of(services, body.user, record.user_id),
         access=Access(body.access),
         created_at=now,
         expires_at=None if body.expires_in is None else now + timedelta(seconds=body.expires_in),
@@ -85,16 +102,30 @@ async def share_conversation(
         raise status_error(409, str(error)) from error
     if token is None:
         raise ConversationNotFoundError(record.id)
-    path = f"{services.settings.base_path}/shared#{token}"
-    ends = _entry(share, now)["expires_at"]
-    return NewShare(share_id=share.id, access=body.access, expires_at=ends, token=token, path=path)
+    place = f"/shared#{token}" if token else f"/conversations/{record.id}"
+    ends = None if share.expires_at is None else wire_time(share.expires_at)
+    path = f"{services.settings.base_path}{place}"
+    return NewShare(share_id=share.id, access=body.access, expires_at=ends, token=token or None, path=path)
+
+
+async def _user_of(services: Services, name: str, owner: str) -> str:
+    if services.accounts is None:
+        raise status_error(422, "user: this server has one user; leave it out, and a link is made")
+    user = await services.database.users.named(name)
+    if user is None or user.disabled:
+        raise status_error(404, f"user: there is no user {name[:100]!r} whom this could be shared with")
+    if user.id == owner:
+        raise status_error(422, "user: this conversation is this user's own")
+    return user.id
 
 
 @router.get("/conversations/{conversation_id}/shares", response_model=ShareList)
 async def list_shares(record: OwnConversation, services: ServicesDependency) -> dict[str, Any]:
     """The shares of a conversation, also those that ended within the last month."""
-    now = utc_now()
-    return {"results": [_entry(one, now) for one in await services.database.shares.all(record.id)]}
+    now, found = utc_now(), await services.database.shares.all(record.id)
+    with_users = any(one.user_id is not None for one in found)
+    names = {user.id: user.name for user in await services.database.users.all()} if with_users else {}
+    return {"results": [_entry(one, now, names) for one in found]}
 
 
 @router.delete("/conversations/{conversation_id}/shares/{share_id}")
@@ -103,6 +134,18 @@ async def take_share_back(
 ) -> bool:
     """End it at once; who follows the conversation by it is let go within seconds. False when there is none."""
     return await services.database.shares.remove(record.id, share_id)
+
+
+@router.get("/shared", response_model=SharedConversations)
+async def list_shared(identity: IdentityDependency, services: ServicesDependency) -> dict[str, Any]:
+    """The conversations that others share with this user, the newest shares first."""
+    results = []
+    for share in await services.database.shares.with_user(identity.user_id, limit=MAX_LISTED):
+        record = await services.database.conversations.get(share.conversation_id)
+        if record is not None:
+            live = services.manager.live(record.id)
+            results.append(conversation_info(record, live, services.settings.base_path, share.access))
+    return {"results": results}
 
 
 @router.post("/shared", responses=errors(404))
@@ -122,9 +165,10 @@ async def open_share(
     return OpenedShare(conversation_id=share.conversation_id, access=share.access.value)
 
 
-def _entry(share: Share, now: datetime) -> dict[str, Any]:
+def _entry(share: Share, now: datetime, names: Mapping[str, str]) -> dict[str, Any]:
     return {
         "share_id": share.id,
+        "user": None if share.user_id is None else names.get(share.user_id, ""),
         "access": share.access.value,
         "created_at": wire_time(share.created_at),
         "expires_at": None if share.expires_at is None else wire_time(share.expires_at),

@@ -13,14 +13,19 @@ import pytest
 import pytest_asyncio
 
 from agent_core.events.event import utc_now
+from server.auth import passwords
+from server.auth.identity import Role
+from server.auth.passwords import PasswordCost
 from server.db.repositories.shares import MAX_SHARES, Access, Share
 from tests.contract.openapi.documents import Operation, operations
-from tests.contract.rest.conftest import Server, serving
+from tests.contract.rest.conftest import MakeServer, Server, serving
+from tests.contract.rest.test_accounts import token_of
 from tests.contract.rest.test_ownership import ask
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TOKEN = "the-token-of-the-owner-of-this"
+NOTHING = {"action": "message", "args": {"content": "hello"}}
 READ = {
     *("get_conversation", "read_events", "read_trajectory", "select_file", "download", "zip_directory", "list_files"),
     *("folder_entries", "read_git_changes", "read_git_status", "read_git_diff", "read_git_log"),
@@ -136,10 +141,49 @@ async def test_shares_go_with_their_conversation_and_have_a_bound(server: Server
 
 @pytest.mark.parametrize(
     ("wish", "problem"),
-    [({"access": "owner"}, "access"), ({"expires_in": 1}, "expires_in"), ({"user": "x"}, "user")],
+    [({"access": "owner"}, "access"), ({"expires_in": 1}, "expires_in"), ({"user": "x"}, "one user")],
 )
 async def test_a_wish_that_cannot_be_is_refused_by_its_field(
     server: Server, wish: dict[str, Any], problem: str, tmp_path: Path
 ) -> None:
     response = await server.post(f"/api/conversations/{await server.create()}/shares", json=wish)
     assert (response.status_code, problem in response.text) == (422, True)
+
+
+async def test_a_conversation_is_shared_with_a_user_by_name(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "COST", PasswordCost(memory_kib=64, iterations=1))
+    async with make_server(users="accounts", token=TOKEN) as server:
+        users = server.app.services.database.users
+        await users.add("ann", Role.ADMINISTRATOR)
+        await users.add("bob", Role.USER)
+        await users.add("vera", Role.VIEWER)
+        ann, bob, vera = [await token_of(server, name) for name in ("ann", "bob", "vera")]
+        made = (await server.client.post("/api/conversations", json={}, headers=ann)).json()["conversation_id"]
+        path, shares = f"/api/conversations/{made}", f"/api/conversations/{made}/shares"
+
+        async def share(**wish: Any) -> httpx.Response:
+            return await server.client.post(shares, json=wish, headers=ann)
+
+        async def seen(headers: dict[str, str]) -> str | None:
+            info = (await server.get(path, headers=headers)).json()
+            listed = (await server.get("/api/shared", headers=headers)).json()["results"]
+            assert [one["conversation_id"] for one in listed] == ([made] if info else [])
+            return None if info is None else str(info["access"])
+
+        assert await seen(bob) is None
+        assert (await share(user="nobody")).status_code == 404
+        assert "own" in (await share(user="ANN")).text
+        assert (await share(user="Bob", access="write")).json()["path"] == f"/conversations/{made}"
+        assert (await share(user="vera", access="write")).json()["token"] is None
+        assert [await seen(one) for one in (bob, vera)] == ["write", "write"]
+        said = [await server.client.post(f"{path}/events", json=NOTHING, headers=one) for one in (bob, vera)]
+        assert [one.status_code for one in said] == [200, 403]  # a viewer is one everywhere
+        assert (await share(user="bob")).status_code == 201  # in the place of the one before
+        assert await seen(bob) == "read"
+        listed = (await server.get(shares, headers=ann)).json()["results"]
+        assert [(one["user"], one["access"]) for one in listed] == [("vera", "write"), ("bob", "read")]
+        assert (await server.get(shares, headers=bob)).status_code == 404
+        await server.client.delete(f"{shares}/{listed[1]['share_id']}", headers=ann)
+        assert await seen(bob) is None
