@@ -164,7 +164,8 @@ async def test_a_conversation_is_shared_with_a_user_by_name(
         path, shares = f"/api/conversations/{made}", f"/api/conversations/{made}/shares"
 
         async def share(**wish: Any) -> httpx.Response:
-            return await server.client.post(shares, json=wish, headers=ann)
+            answer: httpx.Response = await server.client.post(shares, json=wish, headers=ann)
+            return answer
 
         async def seen(headers: dict[str, str]) -> str | None:
             info = (await server.get(path, headers=headers)).json()
