@@ -69,6 +69,7 @@ class DrydockFacts(BaseModel):
     auth_required: bool
     settings_stored: bool
     account: AccountFacts | None = Field(description="Where users have accounts.")
+    guest: bool = Field(description="Whether who asks has nothing but links to conversations.")
 
 
 class ClientConfig(BaseModel):
@@ -87,6 +88,7 @@ async def read_config(services: ServicesDependency, visitor: VisitorDependency) 
     user = await services.database.settings.get(visitor.user_id)
     model = ConversationModels(user, services.settings).present().model
     choice = services.sandboxes.choice
+    has_account = services.accounts is not None and not visitor.is_guest
     sandbox = {"provider": "", "reason": "being found out"}
     if choice is not None:
         sandbox = {"provider": choice.name, "reason": choice.reason}
@@ -102,7 +104,8 @@ async def read_config(services: ServicesDependency, visitor: VisitorDependency) 
             "demo": model.startswith(DEMO_PREFIX),
             "auth_required": services.authenticator.required,
             "settings_stored": user is not None,
-            "account": {"name": identity.name, "role": identity.role} if services.accounts is not None else None,
+            "account": {"name": visitor.name, "role": visitor.role} if has_account else None,
+            "guest": visitor.is_guest,
         },
     }
 

@@ -1,5 +1,8 @@
 /** What the REST routes take and answer. Made by `make page-types` from the promised form of the protocol; not edited by hand. */
 
+/** What somebody may do with a conversation. */
+export type Access = "read" | "write" | "owner";
+
 /** Who is signed in. */
 export interface AccountFacts {
   readonly name: string;
@@ -222,6 +225,7 @@ export interface ConversationConfig {
 
 /** What is known of a conversation, the same in lists and alone. */
 export interface ConversationInfo {
+  readonly access: Access;
   readonly accumulated_cost: number;
   readonly agent_state: string | null;
   readonly conversation_id: string;
@@ -332,6 +336,7 @@ export interface DrydockFacts {
   readonly account: AccountFacts | null;
   readonly auth_required: boolean;
   readonly demo: boolean;
+  readonly guest: boolean;
   readonly model: string;
   readonly sandbox: SandboxChoice;
   readonly settings_stored: boolean;
@@ -720,6 +725,15 @@ export interface NewSecret {
   readonly value: string;
 }
 
+/** A share, and what is told once. */
+export interface NewShare {
+  readonly access: "read" | "write";
+  readonly expires_at: string | null;
+  readonly path: string;
+  readonly share_id: string;
+  readonly token: string | null;
+}
+
 /** The body of a creation. */
 export interface NewWebhook {
   readonly conversation_id?: string | null;
@@ -772,6 +786,12 @@ export interface OpenAIProblem {
   readonly message: string;
   readonly param: string | null;
   readonly type: string;
+}
+
+/** What a link leads to. */
+export interface OpenedShare {
+  readonly access: "read" | "write";
+  readonly conversation_id: string;
 }
 
 /** A skill: always told (`repo`), when a word brings it up (`knowledge`), or when a file is touched (`path`). */
@@ -1193,6 +1213,33 @@ export interface SettingsStored {
   readonly warnings?: readonly string[];
 }
 
+/** A share of a conversation. */
+export interface ShareEntry {
+  readonly access: "read" | "write";
+  readonly created_at: string;
+  readonly expires_at: string | null;
+  readonly has_ended: boolean;
+  readonly share_id: string;
+  readonly user: string | null;
+}
+
+/** The shares of a conversation, oldest first. */
+export interface ShareList {
+  readonly results: readonly ShareEntry[];
+}
+
+/** The body of a new share. */
+export interface ShareWish {
+  readonly access?: "read" | "write";
+  readonly expires_in?: number | null;
+  readonly user?: string | null;
+}
+
+/** Conversations of others. */
+export interface SharedConversations {
+  readonly results: readonly ConversationInfo[];
+}
+
 /** An MCP server reached by streamable HTTP; `timeout` is in seconds, for connecting and for each call. */
 export interface ShttpServer {
   readonly api_key?: string | null;
@@ -1495,6 +1542,9 @@ export interface Routes {
   readonly "POST /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: unknown };
   readonly "PUT /api/conversations/{conversation_id}/security/{path}": { readonly body: undefined; readonly reply: unknown };
   readonly "GET /api/conversations/{conversation_id}/select-file": { readonly body: undefined; readonly reply: FileText };
+  readonly "GET /api/conversations/{conversation_id}/shares": { readonly body: undefined; readonly reply: ShareList };
+  readonly "POST /api/conversations/{conversation_id}/shares": { readonly body: ShareWish | null; readonly reply: NewShare };
+  readonly "DELETE /api/conversations/{conversation_id}/shares/{share_id}": { readonly body: undefined; readonly reply: boolean };
   readonly "POST /api/conversations/{conversation_id}/start": { readonly body: StartOptions | null; readonly reply: ConversationReply };
   readonly "POST /api/conversations/{conversation_id}/stop": { readonly body: undefined; readonly reply: ConversationReply };
   readonly "POST /api/conversations/{conversation_id}/submit-feedback": { readonly body: GivenFeedback; readonly reply: FeedbackReply };
@@ -1540,6 +1590,8 @@ export interface Routes {
   readonly "PUT /api/secrets/{secret_id}": { readonly body: SecretChange; readonly reply: Confirmation };
   readonly "GET /api/settings": { readonly body: undefined; readonly reply: PublicSettings };
   readonly "POST /api/settings": { readonly body: SettingsChange; readonly reply: SettingsStored };
+  readonly "GET /api/shared": { readonly body: undefined; readonly reply: SharedConversations };
+  readonly "POST /api/shared": { readonly body: undefined; readonly reply: OpenedShare };
   readonly "GET /api/skills": { readonly body: undefined; readonly reply: OwnSkills };
   readonly "DELETE /api/skills/{skill_name}": { readonly body: undefined; readonly reply: Confirmation };
   readonly "GET /api/skills/{skill_name}": { readonly body: undefined; readonly reply: OwnSkill };
