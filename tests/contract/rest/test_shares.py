@@ -20,7 +20,6 @@ from server.db.repositories.shares import MAX_SHARES, Access, Share
 from tests.contract.openapi.documents import Operation, operations
 from tests.contract.rest.conftest import MakeServer, Server, serving
 from tests.contract.rest.test_accounts import token_of
-from tests.contract.rest.test_ownership import ask
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -39,6 +38,16 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     async with serving(tmp_path_factory.mktemp("shares"), token=TOKEN) as server:
         server.client.headers["x-session-api-key"] = TOKEN
         yield server
+
+
+async def ask(server: Server, operation: Operation, conversation_id: str) -> tuple[int, str]:
+    path = operation.path.replace("{conversation_id}", conversation_id)
+    for one in operation.parameters("path"):
+        path = path.replace(f"{{{one['name']}}}", "1")
+    query = {one["name"]: "1" for one in operation.parameters("query") if one.get("required")}
+    sent = {"json": {}} if operation.takes_json else {}
+    response = await server.client.request(operation.method, path, params=query, **sent)
+    return response.status_code, response.text.replace(conversation_id, "?")
 
 
 def guest(server: Server, token: str | None = None) -> Server:
