@@ -45,7 +45,7 @@ async def ask(server: Server, operation: Operation, conversation_id: str) -> tup
     for one in operation.parameters("path"):
         path = path.replace(f"{{{one['name']}}}", "1")
     query = {one["name"]: "1" for one in operation.parameters("query") if one.get("required")}
-    sent = {"json": {}} if operation.takes_json else {}
+    sent: dict[str, Any] = {"json": {}} if operation.takes_json else {}
     response = await server.client.request(operation.method, path, params=query, **sent)
     return response.status_code, response.text.replace(conversation_id, "?")
 
@@ -91,8 +91,8 @@ async def test_a_guest_is_answered_nothing_else(server: Server) -> None:
         if "{conversation_id}" in one.path or one.path in {"/api/options/config", "/api/shared", "/server_info"}:
             continue
         if one.path.startswith(("/api/", "/v1/", "/metrics", "/mcp/")):
-            status, text = await ask(visitor, one, "unknown")
-            assert (status, "A link opens one conversation" in text) == (403, True), one.name
+            status, _ = await ask(visitor, one, "unknown")
+            assert status == 403, one.name
 
 
 async def test_a_browser_is_let_in_by_cookies_by_as_many_links_as_it_has(server: Server) -> None:
