@@ -117,6 +117,7 @@ class Accounts:
         user = await self._database.users.named(name[:_MAX_NOTED])
         is_right = await self._passwords.matches(password, None if user is None else user.password)
         if user is None or user.password is None or not is_right or user.disabled:
+            self._keeper.wrong_password(address)
             return NotLetIn(was_shown=True)
         self._keeper.was_right(look, address)
         if self._passwords.is_outdated(user.password):
@@ -140,6 +141,11 @@ class Accounts:
         return await self._passwords.hash(password)
 
     # --- what stays open ---
+
+    async def is_active(self, user_id: str) -> bool:
+        """Whether the user is let in; asked for what was handed out to them, such as links to previews."""
+        user = await self._database.users.get(user_id)
+        return user is not None and not user.disabled
 
     def watch(self, identity: Identity, end: Callable[[], None]) -> Callable[[], None]:
         """Have `end` called, once, when the identity is not what it was; call what is returned to have that over."""

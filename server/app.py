@@ -209,6 +209,7 @@ class Application:
                 authenticator=authenticator,
                 origins=origins,
                 keeper=self._keeper,
+                is_active=None if self.accounts is None else self.accounts.is_active,
             )
             self._handler = preview
             if self.services.manager.url_of is not None:

@@ -158,6 +158,10 @@ class Doorkeeper:
                 return NotLetIn(was_shown=True, retry_after=limiter.seconds_until_next(key), what="passwords")
         return None
 
+    def wrong_password(self, address: str) -> None:
+        """Note for the log that one was looked at and is wrong."""
+        self._tell(address, self._now(), f"a wrong name or password from {address}", is_refused=False)
+
     def was_right(self, name: str, address: str) -> None:
         for limiter, key in ((self._by_address, address), (self._by_name, name), (self._in_all, "")):
             limiter.give_back(key)

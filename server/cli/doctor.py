@@ -351,13 +351,15 @@ async def _enforcement(settings: Settings) -> str:
 def _access(settings: Settings) -> DoctorFinding:
     try:
         token = resolve_token(settings)
-        if settings.authenticator_class is None:
+        if settings.authenticator_class is None and settings.users == "one":
             check_bind(settings, token)
     except DrydockError as error:
         return DoctorFinding("access", ok=False, text=str(error))
     kind = "a token is asked for" if token else "no token: this machine only"
     if settings.authenticator_class is not None:
         kind = "authenticator_class says who may"
+    if settings.users == "accounts":
+        kind = "users have accounts"
     text = f"listens on {settings.host} port {settings.port}, {kind}"
     if settings.listens_on_all and not settings.allowed_hosts:
         text += "; who asks for it by a name, as through a proxy, is refused: names belong into allowed_hosts"

@@ -16,7 +16,7 @@ from agent_core.errors import EventStoreError
 from agent_core.spans import Span
 from agent_core.troubles import Trouble
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
-from server.auth.identity import IDENTITY, Authenticator, Identity, Permission, refused_permission
+from server.auth.identity import IDENTITY, Authenticator, Identity, Permission, Role, refused_permission
 from server.auth.origin import OriginPolicy, wrong_origin
 from server.errors import (
     RETRY_SECONDS,
@@ -52,6 +52,8 @@ OWN_ACCOUNT: Final = "/api/auth/"
 """How the paths begin where all users, whatever their role, look after their accounts."""
 ADMINISTRATION: Final = ("/api/admin/", "/api/docker-hosts")
 """How the paths begin that are for administrators alone."""
+SHARED: Final = ("/api/docker-hosts",)
+"""What all users see, and administrators alone change."""
 
 SERVER_INFO: Final = "/server_info"
 """Path that tells strangers what this is, and no more; with the token, how it does. A wrong one is refused."""
@@ -79,8 +81,12 @@ logger = logging.getLogger(__name__)
 
 def forbidden(identity: Identity, method: str, path: str) -> str | None:
     """Why this user may not ask this, or not with this token; None: they may, if it is theirs."""
-    if path.startswith(ADMINISTRATION):
+    if path.startswith(ADMINISTRATION) or any(
+        path == prefix or path.startswith(f"{prefix}/") for prefix in (() if method in _READING else SHARED)
+    ):
         return refused_permission(identity, Permission.ADMIN)
+    if path == METRICS and identity.role is not Role.ADMINISTRATOR:
+        return "What the server counts is for administrators."
     if method in _READING:
         return refused_permission(identity, Permission.READ)
     if path.startswith(OWN_ACCOUNT) and Permission.WRITE in identity.scopes:

@@ -39,6 +39,13 @@ def key_of_a_certificate(value: Any, info: ValidationInfo) -> Any:
     return value
 
 
+def who_says_who_asks(value: Any, info: ValidationInfo) -> Any:
+    """One of the two says whose a request is."""
+    if value is not None and info.data.get("users") == "accounts":
+        raise ValueError('says who asks, and so does users = "accounts"; leave one of the two out')
+    return value
+
+
 def of_accounts(value: Any, info: ValidationInfo) -> Any:
     """Who signs in elsewhere has an account here."""
     if value is not None and info.data.get("users", "accounts") != "accounts":

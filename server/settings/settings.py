@@ -23,6 +23,7 @@ from server.settings.conflicts import (
     of_a_user_header,
     of_accounts,
     usable_profiles,
+    who_says_who_asks,
     with_an_image_to_install_in,
 )
 from server.settings.docker_hosts import DockerHostTable
@@ -707,6 +708,7 @@ class Settings(BaseModel):
         "sandbox_disk_max_mb",
         "sandbox_start_max_seconds",
     )(no_less_than_usual)
+    _asks = field_validator("authenticator_class")(who_says_who_asks)
     _key = field_validator("tls_key")(key_of_a_certificate)
     _elsewhere = field_validator("oidc_issuer", "user_header")(of_accounts)
     _client = field_validator("oidc_client_id")(of_a_provider)

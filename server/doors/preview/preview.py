@@ -10,7 +10,7 @@ from typing import Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent_core.errors import SandboxError
+from agent_core.errors import EventStoreError, SandboxError
 from agent_core.runtime.channel.connection import ConversationSandbox
 from agent_core.runtime.channel.tunnels import PortError
 from server.auth.doorkeeper import Doorkeeper, address_of
@@ -91,6 +91,7 @@ class Preview:
         authenticator: Authenticator,
         origins: OriginPolicy,
         keeper: Doorkeeper | None = None,
+        is_active: Callable[[str], Awaitable[bool]] | None = None,
         limits: PreviewLimits | None = None,
     ) -> None:
         self._app = app
@@ -100,6 +101,7 @@ class Preview:
         self._authenticator = authenticator
         self._keeper = keeper or Doorkeeper(authenticator)
         self._origins = origins
+        self._is_active = is_active
         self._limits = limits or PreviewLimits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -207,6 +209,8 @@ class Preview:
     ) -> None:
         if scope["type"] == "http" and scope["method"] in {"CONNECT", "TRACE"}:
             raise _RefusedError(405, f"A preview takes no {scope['method']}.")
+        if self._is_active is not None and not await self._still(self._is_active(allowed.user_id)):
+            raise _RefusedError(403, _NOT_OPEN)
         connection = await self._connect(allowed)
         touch = partial(self._manager.touch, allowed.conversation_id)
         try:
@@ -237,6 +241,12 @@ class Preview:
         except PortError as error:
             raise _RefusedError(503 if error.code in _NOT_NOW else 502, str(error)) from error
         except SandboxError as error:
+            raise _RefusedError(503, str(error)) from error
+
+    async def _still(self, looked_up: Awaitable[bool]) -> bool:
+        try:
+            return await looked_up
+        except EventStoreError as error:
             raise _RefusedError(503, str(error)) from error
 
     async def _keys(self, scope: Scope) -> frozenset[bytes]:

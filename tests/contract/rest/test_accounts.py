@@ -21,7 +21,7 @@ from server.auth.doorkeeper import WRONG_FOR_NAME
 from server.auth.identity import Permission, Role
 from server.auth.passwords import PasswordCost
 from server.db.errors import DatabaseError
-from server.http.gate import ADMINISTRATION, OWN_ACCOUNT, STRANGERS
+from server.http.gate import ADMINISTRATION, OWN_ACCOUNT, SHARED, STRANGERS
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.contract.rest.conftest import MakeServer, Server
@@ -147,6 +147,30 @@ def asked(server: Server) -> list[tuple[str, str]]:
     return [one for one in found if one[1].startswith(("/api/", "/v1/"))] + [("POST", "/mcp/mcp")]
 
 
+async def test_what_the_server_counts_is_for_administrators(server: Server) -> None:
+    user, reading = {"Cookie": await add(server, "uma")}, await token_of_admin(server)
+    assert (await server.get("/metrics", headers=user)).status_code == 403
+    assert (await server.get("/metrics", headers=reading)).status_code == 200
+
+
+async def test_a_preview_is_over_for_a_user_who_is_let_in_no_more(server: Server) -> None:
+    await token_of_admin(server)
+    await add(server, "uma")
+    users = server.app.services.database.users
+    uma = await users.named("uma")
+    assert uma is not None
+    previews = server.app.services.previews
+    address = previews.link("http", "127.0.0.1:3000", "a", 8000, uma.id)
+    opened = await server.get(address)
+    shown = {"Cookie": opened.headers["set-cookie"].split(";")[0]}
+    page = address.split("?")[0]
+    assert (await server.get(page, headers=shown)).status_code == 503, "its sandbox does not run"
+    await users.change("uma", disabled=True)
+    assert (await server.get(page, headers=shown)).status_code == 403
+    await users.change("uma", disabled=False)
+    assert (await server.get(page, headers=shown)).status_code == 503
+
+
 async def test_what_a_role_or_a_scope_does_not_allow_is_refused_on_every_route(server: Server) -> None:
     await add(server, "ann", Role.ADMINISTRATOR)
     viewer = {"Cookie": await add(server, "vic", Role.VIEWER)}
@@ -165,7 +189,8 @@ async def test_what_a_role_or_a_scope_does_not_allow_is_refused_on_every_route(s
                 assert answer.json()["detail"].startswith(("You may not ", "This token may not ")), path
             return answer.status_code
 
-        is_admins, is_own = path.startswith(ADMINISTRATION), path.startswith(OWN_ACCOUNT)
+        is_admins = path.startswith(ADMINISTRATION) or (changes and path.startswith(SHARED))
+        is_own = path.startswith(OWN_ACCOUNT)
         assert (await status(viewer) == 403) == (is_admins or (changes and not is_own)), (method, path)
         assert (await status(reading) == 403) == (is_admins or changes), (method, path)
         if is_admins or not changes:
