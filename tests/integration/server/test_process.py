@@ -216,3 +216,27 @@ async def test_ending_it_suspends_conversations_and_the_next_start_shows_them(ma
         await follower.until(lambda: follower.count(observation="run") == 2)
         ids = [frame["id"] for frame in follower.frames if isinstance(frame.get("id"), int)]
         assert ids == sorted(set(ids))
+
+
+async def test_a_proxy_that_names_its_users_is_known_by_its_connection(tmp_path: Path) -> None:
+    named = {
+        "DRYDOCK_USERS": "accounts",
+        "DRYDOCK_USER_HEADER": "Remote-User",
+        "DRYDOCK_USER_HEADER_FROM": "127.0.0.1",
+        "DRYDOCK_DEFAULT_ROLE": "user",
+        "DRYDOCK_TRUSTED_PROXIES": "127.0.0.0/8",
+    }
+    # For whom it asks, each proxy says itself; the second one says that it asks for the one that may name users.
+    headers = {"remote-user": "Ann", "x-forwarded-for": "127.0.0.1"}
+    elsewhere = httpx.AsyncHTTPTransport(local_address="127.0.0.2", verify=False)
+    server = ServerProcess(tmp_path / "data", *UNCONFINED, environment=named)
+    try:
+        await server.start()
+        async with server.client() as client:
+            answer = await client.get("/api/auth/me", headers=headers | {"x-forwarded-for": "192.0.2.1"})
+            assert (answer.status_code, answer.json()["name"]) == (200, "Ann")
+        async with httpx.AsyncClient(base_url=server.url, transport=elsewhere, timeout=30) as client:
+            assert (await client.get("/api/auth/me", headers=headers)).status_code == 401
+        assert "127.0.0.2 is none of the proxies whose word counts" in server.printed()
+    finally:
+        await server.stop()
