@@ -13,17 +13,19 @@ let routes: Record<string, (body: unknown) => Answer>;
 let asked: (readonly [string, unknown])[];
 let loaded: number;
 
-const STRANGER = { status: 401, body: { detail: "Unauthorized", sign_in: ["password"] } };
+let ways: string[];
 const ANN = { name: "ann", role: "administrator", scopes: ["admin", "read", "write"] };
 
 beforeEach(() => {
   asked = [];
   loaded = 0;
+  ways = ["password"];
   vi.stubGlobal("fetch", (input: string, init?: RequestInit) => {
     const key = `${init?.method ?? "GET"} ${input.split("?")[0] ?? ""}`;
     const body: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : null;
     asked.push([key, body]);
-    const { status = 200, body: answer } = routes[key]?.(body) ?? STRANGER;
+    const stranger = { status: 401, body: { detail: "Unauthorized", sign_in: ways } };
+    const { status = 200, body: answer } = routes[key]?.(body) ?? stranger;
     return Promise.resolve(new Response(answer === null ? null : JSON.stringify(answer), { status }));
   });
   routes = {};
@@ -47,6 +49,7 @@ describe("a server with accounts", () => {
       (body as { password: string }).password === "right" ? { body: ANN } : { status: 401, body: { detail: "The name or the password is wrong." } };
     open("/");
     await userEvent.type(await screen.findByTestId("login-name"), " ann ");
+    expect(screen.queryByTestId("login-provider")).toBeNull();
     await userEvent.type(screen.getByTestId("login-password"), "wrong{Enter}");
     expect(await screen.findByText("The name or the password is wrong.")).toBeTruthy();
     await userEvent.clear(screen.getByTestId("login-password"));
@@ -54,6 +57,14 @@ describe("a server with accounts", () => {
     await vi.waitFor(() => { expect(loaded).toBe(1); });
     expect(asked.at(-1)?.[1]).toEqual({ name: "ann", password: "right" });
     expect(window.localStorage.getItem("drydock.token")).toBeNull();
+  });
+
+  it("leads to the provider where there is one, and from there back to this page", async () => {
+    ways = ["password", "oidc"];
+    open("/conversations/x?tab=files");
+    expect((await screen.findByTestId("login-provider")).getAttribute("href")).toBe(
+      "/api/auth/oidc/begin?then=%2Fconversations%2Fx%3Ftab%3Dfiles",
+    );
   });
 
   it("takes a link out of the address, and shows at its field what is refused", async () => {

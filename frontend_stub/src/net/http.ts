@@ -158,7 +158,8 @@ export function createRequest(keeper: TokenKeeper, fetcher: Fetcher = fetchFromS
     if (response.ok) return answer;
     // A sentence by itself is the word of a git provider, which refused another token than ours.
     if (response.status === 401 && (typeof answer !== "string" || answer === "")) {
-      keeper.refuse(Array.isArray(objectField({ answer }, "answer")?.sign_in) || undefined);
+      const ways: unknown = objectField({ answer }, "answer")?.sign_in;
+      keeper.refuse(Array.isArray(ways) ? ways : undefined);
     }
     throw failure(response.status, answer);
   };

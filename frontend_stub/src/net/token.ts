@@ -33,6 +33,8 @@ export class TokenKeeper {
   readonly loginNeeded = new Cell(false);
   /** Whether the server asks for a name and a password instead. */
   readonly withAccounts = new Cell(false);
+  /** Whether an OpenID provider may say who somebody is, too. */
+  readonly byProvider = new Cell(false);
   #token: string | null;
 
   constructor() {
@@ -52,9 +54,12 @@ export class TokenKeeper {
     this.loginNeeded.set(false);
   }
 
-  /** The server refused the token (or that there is none). */
-  refuse(withAccounts = this.withAccounts.getSnapshot()): void {
-    this.withAccounts.set(withAccounts);
+  /** The server refused the token (or that there is none), and said by what one signs in if users have accounts. */
+  refuse(ways?: readonly unknown[]): void {
+    if (ways !== undefined) {
+      this.withAccounts.set(true);
+      this.byProvider.set(ways.includes("oidc"));
+    }
     this.loginNeeded.set(true);
   }
 

@@ -6,8 +6,10 @@ import { useServices } from "../app/services";
 import { Field } from "../components/settings/Field";
 import { Logo } from "../components/common/Logo";
 import { AccountsApi } from "../net/accounts";
+import { BASE_PATH } from "../net/base-path";
 import type { LinkPurpose } from "../net/accounts";
 import { ApiError, errorText } from "../net/http";
+import { useReadable } from "../state/store";
 
 interface DoorProps {
   readonly title: string;
@@ -53,6 +55,7 @@ function Door({ title, text, problem, button, ready, onSubmit, children }: DoorP
 
 export function AccountLogin() {
   const { accountsRequest, keeper, loadAnew } = useServices();
+  const byProvider = useReadable(keeper.byProvider);
   const [name, setName] = useState("");
   const [password, setPassword] = useState("");
   const [problem, setProblem] = useState("");
@@ -98,8 +101,19 @@ export function AccountLogin() {
           />
         )}
       </Field>
+      {byProvider && (
+        <p>
+          Or <a href={providerAddress()} data-testid="login-provider">sign in with your organisation’s account</a>.
+        </p>
+      )}
     </Door>
   );
+}
+
+/** Where a browser is sent to sign in elsewhere, and then comes back to this page. */
+function providerAddress(): string {
+  const here = window.location.pathname.slice(BASE_PATH.length) + window.location.search;
+  return `${BASE_PATH}/api/auth/oidc/begin?then=${encodeURIComponent(here)}`;
 }
 
 export function WelcomePage() {
