@@ -98,7 +98,8 @@ async def caddy(folder: Path, upstream: int, ports: tuple[int, int]) -> AsyncIte
     """As `nginx`, with a certificate that is given to it: there is none here who would."""
     authority = Authority(folder)
     certificate, key = authority.vouch("caddy", NAME)
-    options = f"{{\n\tadmin off\n\tgrace_period 1s\n\thttps_port {ports[0]}\n\thttp_port {ports[1]}\n\tskip_install_trust\n}}\n"
+    listens = f"https_port {ports[0]}\n\thttp_port {ports[1]}"
+    options = f"{{\n\tadmin off\n\tgrace_period 1s\n\t{listens}\n\tskip_install_trust\n}}\n"
     changes = {
         "drydock.example.com {": f"{options}{NAME} {{\n\tbind 127.0.0.1\n\ttls {certificate} {key}",
         "reverse_proxy 127.0.0.1:3000 {": f"reverse_proxy 127.0.0.1:{upstream} {{",

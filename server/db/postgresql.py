@@ -62,6 +62,8 @@ _STATE: Final = """
     current_setting('max_connections') AS most, current_setting('fsync') AS fsync,
     current_setting('full_page_writes') AS full_page_writes, current_setting('synchronous_commit') AS synchronous_commit
 """
+_UPGRADE_IDLE_SECONDS: Final = 120
+"""As `IDLE_SECONDS`, for whoever brings the schema up to date: what does so is loaded meanwhile."""
 _UPGRADE_LOCK: Final = "SELECT pg_advisory_xact_lock(7018413351422861)"
 """One of all servers that start over the same database brings it up to date; the number is Drydock's, by chance."""
 
@@ -151,6 +153,7 @@ async def wait_for_upgrade(connection: AsyncConnection) -> None:
     """Let others finish with the schema first; this transaction may take as long as it needs, and comes after them."""
     await connection.execute(text("SET LOCAL lock_timeout = 0"))
     await connection.execute(text("SET LOCAL statement_timeout = 0"))
+    await connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = {_UPGRADE_IDLE_SECONDS * 1000}"))
     await connection.execute(text(_UPGRADE_LOCK))
     await connection.execute(text("SET LOCAL lock_timeout TO DEFAULT"))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.errors import STORAGE_UNAVAILABLE, EventStoreError, StaleOwnerError
@@ -266,7 +266,7 @@ async def test_a_server_that_stands_still_is_given_up_and_the_append_is_stored_o
             assert await database.events.append("log", new_events("b")) == 1
         finally:
             os.kill(pid, signal.SIGCONT)
-        assert told[:1] == ["the database has stored nothing for 0.1 s"]
+        assert "the database has stored nothing for 0.1 s" in told
         await working_again(database)
         assert await database.events.append("log", new_events("c")) == 2
         assert await payloads(database.events, "log") == [b"a", b"b", b"c"]
@@ -287,8 +287,20 @@ async def test_a_transaction_that_the_server_ends_for_standing_still_is_done_ane
             return epoch + await event_rows.raise_epoch(connection, "log")
 
         assert await database.writer.change(apply) == 1 + 2
-        assert calls == 2
+        assert calls >= 2
         assert await database.events.append("log", new_events("a"), epoch=2) == 0
+
+
+async def test_an_upgrade_may_take_its_time_between_two_statements(postgresql_url: str) -> None:
+    """What is to bring the schema up to date is loaded when others are kept waiting: on a busy machine for long."""
+    engines = create_engines(f"{postgresql_url}?idle_in_transaction_session_timeout=100", DatabaseSettings())
+    try:
+        async with engines.write.begin() as connection:
+            await ways.wait_for_upgrade(connection)
+            await asyncio.sleep(0.5)
+            assert (await connection.execute(text("SELECT 1"))).scalar_one() == 1
+    finally:
+        await engines.dispose()
 
 
 @pytest.mark.usefixtures("impatient")

@@ -69,7 +69,10 @@ class TabsContract:
 
     async def test_only_allowed_domains_are_opened(self, web: BrowserKit) -> None:
         narrow = BrowserToolExecutor(allowed_domains=["localhost"])
-        seen = await web.do(BrowserNavigateAction(url=f"{web.site}/boats"), narrow)
+        for _ in range(2):
+            seen = await web.do(BrowserNavigateAction(url=f"{web.site}/boats"), narrow)
+            if seen.status != "unavailable":  # as where it is just started anew, on a busy machine
+                break
         assert seen.is_error
         assert "not among the allowed domains" in seen.text
         here = f"{web.site.replace('127.0.0.1', 'localhost')}/boats"
