@@ -16,33 +16,31 @@ def canary(name: str, *, is_plain: bool = False) -> str:
     return f"cnry{name.replace('_', '')}{mark}end" if is_plain else f'cnry {name}+/?%&="<{mark}>end'.replace(" ", "~")
 
 
-def written(value: str) -> Iterator[str]:
-    """The ways in which a program may write a value, base64 within other text at each of three alignments."""
+def _as_text(value: str) -> Iterator[str]:
     yield from (value, json.dumps(value)[1:-1], html.escape(value), repr(value)[1:-1])
-    yield from (
-        quote(value),
-        quote(value, safe=""),
-        quote_plus(value),
-        re.sub("%..", lambda one: one[0].lower(), quote(value, safe="")),
-    )
+    yield from (quote(value), quote(value, safe=""), quote_plus(value))
+    yield re.sub("%..", lambda one: one[0].lower(), quote(value, safe=""))
     raw = value.encode()
     yield from (raw.hex(), raw.hex().upper(), raw.hex(" "), raw.hex(":"))
+
+
+def _in_base64(value: str) -> Iterator[str]:
     for offset in range(3):
-        text = b"a" * offset + raw + b"zzzz"
+        text = b"a" * offset + value.encode() + b"zzzz"
         yield from (base64.b64encode(text).decode(), base64.urlsafe_b64encode(text).decode())
+
+
+def written(value: str) -> Iterator[str]:
+    """The ways in which a program may write a value, base64 within other text at each of three alignments."""
+    yield from _as_text(value)
+    yield from _in_base64(value)
 
 
 def forms(value: str) -> Iterator[str]:
     """What a search looks for: the same without the ends of base64, and the value backwards."""
-    for form in written(value):
-        is_base64 = value not in form and form.rstrip("=").replace("-", "+").replace("_", "/")[4:-12] in _encoded(value)
-        yield form[4:-12] if is_base64 else form
+    yield from _as_text(value)
+    yield from (form[4:-12] for form in _in_base64(value))
     yield value[::-1]
-
-
-def _encoded(value: str) -> str:
-    texts = (b"a" * offset + value.encode() + b"zzzz" for offset in range(3))
-    return " ".join(base64.b64encode(text).decode() for text in texts)
 
 
 def found_in(outputs: Mapping[str, str | bytes], canaries: Mapping[str, str]) -> list[tuple[str, str, str]]:

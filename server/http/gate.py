@@ -52,8 +52,6 @@ OWN_ACCOUNT: Final = "/api/auth/"
 """How the paths begin where all users, whatever their role, look after their accounts."""
 ADMINISTRATION: Final = ("/api/admin/", "/api/docker-hosts")
 """How the paths begin that are for administrators alone."""
-SHARED: Final = ("/api/docker-hosts",)
-"""What all users see, and administrators alone change."""
 
 SERVER_INFO: Final = "/server_info"
 """Path that tells strangers what this is, and no more; with the token, how it does. A wrong one is refused."""
@@ -81,9 +79,7 @@ logger = logging.getLogger(__name__)
 
 def forbidden(identity: Identity, method: str, path: str) -> str | None:
     """Why this user may not ask this, or not with this token; None: they may, if it is theirs."""
-    if path.startswith(ADMINISTRATION) or any(
-        path == prefix or path.startswith(f"{prefix}/") for prefix in (() if method in _READING else SHARED)
-    ):
+    if path.startswith(ADMINISTRATION):
         return refused_permission(identity, Permission.ADMIN)
     if path == METRICS and identity.role is not Role.ADMINISTRATOR:
         return "What the server counts is for administrators."

@@ -40,7 +40,7 @@ ROUTES: Mapping[str, Entry] = {
     **{
         f"{method} /oauth/{name}": Entry("public") for method in ("GET", "HEAD") for name in ("callback", "client.json")
     },
-    "GET /metrics": Entry("server"),
+    "GET /metrics": Entry("admin"),
     **{f"GET /api/options/{what}": Entry("server") for what in ("models", "agents", "security-analyzers")},
     "GET /api/options/config": Entry("own"),
     "GET /api/docker-hosts": Entry("admin"),

@@ -21,7 +21,7 @@ from server.auth.doorkeeper import WRONG_FOR_NAME
 from server.auth.identity import Permission, Role
 from server.auth.passwords import PasswordCost
 from server.db.errors import DatabaseError
-from server.http.gate import ADMINISTRATION, OWN_ACCOUNT, SHARED, STRANGERS
+from server.http.gate import ADMINISTRATION, OWN_ACCOUNT, STRANGERS
 from server.session.sandboxes import SandboxSelection
 from server.settings.settings import Settings
 from tests.contract.rest.conftest import MakeServer, Server
@@ -189,7 +189,7 @@ async def test_what_a_role_or_a_scope_does_not_allow_is_refused_on_every_route(s
                 assert answer.json()["detail"].startswith(("You may not ", "This token may not ")), path
             return answer.status_code
 
-        is_admins = path.startswith(ADMINISTRATION) or (changes and path.startswith(SHARED))
+        is_admins = path.startswith(ADMINISTRATION)
         is_own = path.startswith(OWN_ACCOUNT)
         assert (await status(viewer) == 403) == (is_admins or (changes and not is_own)), (method, path)
         assert (await status(reading) == 403) == (is_admins or changes), (method, path)

@@ -20,6 +20,8 @@ from server.auth.preview_addresses import mark_of
 from server.db.repositories.notes import Note
 from server.db.repositories.plugins import StoredPlugin
 from server.db.tables import metadata
+from server.doors.preview.access import PreviewPass
+from server.http.gate import ADMINISTRATION, METRICS
 from server.sockets.gateway import USER_EVENTS
 from tests.contract.rest.conftest import Server, serving
 from tests.contract.rest.ownership import LAST, ROUTES, C
@@ -214,7 +216,7 @@ def named(*kinds: str) -> list[str]:
 async def test_every_route_of_the_router_is_in_the_matrix_and_nothing_else(matrix: Matrix) -> None:
     assert set(routes(matrix.server)) == ROUTES.keys()
     for name, entry in ROUTES.items():
-        assert (entry.kind == "admin") == name.partition(" ")[2].startswith(("/api/admin/", "/api/docker-hosts"))
+        assert (entry.kind == "admin") == name.partition(" ")[2].startswith((*ADMINISTRATION, METRICS))
         assert entry.kind == "thing" or "_id}" not in name, f"{name}: whose is it?"
 
 
@@ -330,6 +332,17 @@ async def test_a_preview_is_as_little_there_for_others_as_one_that_nobody_has(ma
         for name in ("ann", "root", "bob"):
             answer = await matrix.server.client.get("/", headers={**matrix.keys[name], "host": host})
             assert (answer.status_code, MARK in answer.text) == (403, False), "a token opens no preview"
+    statuses = {}
+    for name in ("bob", "gone"):
+        user = await matrix.server.app.services.database.users.named(name)
+        assert user is not None
+        grant = PreviewPass(matrix.bobs.conversation_id, 8000, user.id, "http://127.0.0.1:3000")
+        passes = matrix.server.app.services.previews.passes
+        host = f"8000-{mark_of(matrix.bobs.conversation_id)}.localhost:3000"
+        cookie = passes.cookie(passes.make("cookie", grant, seconds=60), is_safe=True).split(";")[0]
+        answer = await matrix.server.client.get("/", headers={"host": host, "cookie": cookie})
+        statuses[name] = answer.status_code
+    assert statuses == {"bob": 502, "gone": 403}, "a pass counts for hours, but for nobody who is let in no more"
 
 
 async def test_a_socket_of_somebody_else_is_refused_as_for_a_conversation_that_is_not_there(matrix: Matrix) -> None:

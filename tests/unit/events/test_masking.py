@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import itertools
 import json
 import re
 import shlex
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from pydantic_core import to_json
 
 from agent_core.events.masking import MASK, MIN_SECRET_LENGTH, SecretMasker, StreamingMask
+from tests.canaries import found_in, written
 
 secrets = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x2FF, exclude_categories=["Cs"]), min_size=12, max_size=40
@@ -363,3 +365,23 @@ def test_text_that_ends_with_white_space_is_shown_at_once_where_no_secret_begins
     assert mask.feed("$ make test   \n\n") == "$ make test   \n\n"
     assert mask.feed("the key is sk-\n  ") == "the key is "
     assert mask.feed("very-long-secret-value.") == f"{MASK}."
+
+
+@settings(max_examples=60)
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=32),
+    st.integers(min_value=0),
+    st.lists(st.integers(1, 9), min_size=1, max_size=20),
+)
+def test_no_form_of_a_secret_shows_in_pieces_of_any_sizes(secret: str, number: int, sizes: list[int]) -> None:
+    every = list(written(secret))
+    rest = f"it is {every[number % len(every)]} "
+    mask, shown = StreamingMask(SecretMasker([secret])), ""
+    for size in itertools.cycle(sizes):
+        shown += mask.feed(rest[:size])
+        rest = rest[size:]
+        if not rest:
+            break
+    shown += mask.flush()
+    assert MASK in shown
+    assert found_in({"shown": shown.replace(MASK, "\0")}, {"secret": secret}) == []
