@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final, Self
 
 from agent_core.errors import EventStoreError
+from server.auth.audit import Actor, Means
 from server.auth.doorkeeper import Doorkeeper, NotLetIn
 from server.auth.identity import COOKIE_PREFIX, Identity, Role, presented_token, token_matches
 from server.auth.names import look_of
@@ -118,6 +119,8 @@ class Accounts:
         is_right = await self._passwords.matches(password, None if user is None else user.password)
         if user is None or user.password is None or not is_right or user.disabled:
             self._keeper.wrong_password(address)
+            # What was typed as a name may be a password.
+            self._database.audit.refused(address, f"for {user.name!r}" if user else "for a name that nobody has")
             return NotLetIn(was_shown=True)
         self._keeper.was_right(look, address)
         if self._passwords.is_outdated(user.password):
@@ -128,7 +131,9 @@ class Accounts:
         self, user: UserRecord, *, address: str, browser: str, is_safe: bool, lasts: timedelta = SIGN_IN_TIME
     ) -> str:
         """Sign the browser in; returns the ``Set-Cookie`` value by which it is known. `is_safe`: over TLS."""
-        secret = await self._database.credentials.begin(user.id, address=address, browser=browser, lasts=lasts)
+        actor = Actor(user.id, user.name, Means.SESSION, address)
+        async with self._database.audit.beside("sign_in.begun", ("user", user.name), actor=actor):
+            secret = await self._database.credentials.begin(user.id, address=address, browser=browser, lasts=lasts)
         return self._cookie(secret, int(lasts.total_seconds()), is_safe=is_safe)
 
     def forgotten(self, *, is_safe: bool) -> str:

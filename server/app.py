@@ -58,6 +58,7 @@ from server.http.user_header import UserHeader
 from server.metrics import ServerMetrics
 from server.openapi import docs_endpoint, openapi_document
 from server.parts import enter_part, make_part, part_class
+from server.routes import audit as audit_routes
 from server.routes import chat_completions, client_compatibility, docker_hosts, health, options
 from server.routes.conversations import (
     archives,
@@ -133,8 +134,9 @@ class Application:
         self._keeper = Doorkeeper(self._authenticator)
         self._page_scripts = page.scripts
         shown: ASGIApp = page
+        self._sign_in: SignIn | None = None
         if sessions is not None:
-            shown = SignIn(page, keeper=self._keeper, sessions=sessions)
+            shown = self._sign_in = SignIn(page, keeper=self._keeper, sessions=sessions)
         self.api = _make_api(shown, self._lifespan, settings.base_path, ways_in=_ways_in(settings))
         provider: SandboxProvider | None = make_part(settings, "sandbox_provider_class", settings)
         self._choose = choose or (lambda: _choose(settings, provider))
@@ -259,6 +261,11 @@ class Application:
             if settings.oidc_issuer is not None:
                 provider = ProviderSignIn(settings, newcomers, database.identities, database.secrets, metrics.trouble)
                 stack.push_async_callback(provider.aclose)
+        await database.audit.look()
+        self._keeper.on_refused = database.audit.refused
+        if self._sign_in is not None:
+            self._sign_in.on_signed_in = lambda actor: database.audit.record("sign_in.begun", actor=actor)
+        metrics.gauge("drydock_audit_broken", lambda: database.audit.is_broken)
         database.engines.reads.on_busy = partial(metrics.trouble, Trouble.DATABASE_BUSY)
         database.writer.metrics = metrics
         metrics.gauge("drydock_pending_changes", lambda: database.writer.pending)
@@ -397,7 +404,7 @@ def _make_api(
     api.add_route("/docs", docs_endpoint(api.openapi), include_in_schema=False)
     install_error_replies(api, base_path)
     for module in (
-        *(health, options, docker_hosts, settings_routes, secrets, skills, plugin_routes, git_providers),
+        *(health, options, docker_hosts, audit_routes, settings_routes, secrets, skills, plugin_routes, git_providers),
         *(new_conversation, imports, archives, conversations),
         *(conversation_events, event_log, programs, client_tools, conversation_files, conversation_git),
         *(shares, workspace_page, ports, microagents),

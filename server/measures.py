@@ -102,6 +102,7 @@ MEASURES: Final[dict[str, MetricInfo]] = {
     "drydock_events_total": MetricInfo("counter", "Events that were stored", ("kind",)),
     "drydock_pending_changes": MetricInfo("gauge", "Changes that wait for the database's writer"),
     "drydock_ready": MetricInfo("gauge", "1 while `GET /ready` answers 200, else 0"),
+    "drydock_audit_broken": MetricInfo("gauge", "1 where the audit log was found changed since the start, else 0"),
     "drydock_disk_free_bytes": MetricInfo("gauge", "Free room on the disk of the data folder"),
     "drydock_last_backup_timestamp_seconds": MetricInfo("gauge", "When the last backup was made; 0: never"),
     # Clients.

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from server.auth.identity import COOKIE_PREFIX, Identity, presented_token
 from server.auth.signing import is_signed
 
 NONE: Final = ""
@@ -53,6 +55,22 @@ class Actor(NamedTuple):
 
 SYSTEM: Final = Actor()
 """The server itself."""
+ACTOR: Final[ContextVar[Actor]] = ContextVar("actor", default=SYSTEM)
+"""Whose request is being answered: who does what is recorded meanwhile, unless something else is said."""
+
+
+NOBODY: Final = Identity("-")
+"""Stands for a stranger, of whom but the address is known."""
+
+
+def actor_of(identity: Identity, scope: Mapping[str, Any], headers: Mapping[str, str], *, key: str = "") -> Actor:
+    """Who sends a request with these headers (names in lower case), or connects with this `key`."""
+    if key or presented_token(headers):
+        means = Means.TOKEN
+    else:
+        means = Means.SESSION if COOKIE_PREFIX in headers.get("cookie", "") else Means.OPEN
+    client = scope.get("client")
+    return Actor(identity.user_id, identity.name, means, str(client[0]) if client else "")
 
 
 class AuditEntry(NamedTuple):
@@ -153,6 +171,15 @@ def _plain(value: Any) -> Any:
     return _plain(str(value))
 
 
+def shown_fields(record: AuditRecord) -> dict[str, Any]:
+    """What a record says; of one that was changed so that it says nothing any more, what it is found by."""
+    if fields := _fields(record.text):
+        return fields
+    nobody = {"actor": {"id": record.user_id, "name": ""}, "means": "", "address": "", "target": {"kind": "", "id": ""}}
+    known = {"number": record.number, "at": time_of(record.at), "action": record.action, "previous": ""}
+    return {**nobody, **known, "details": {"unreadable": True}}
+
+
 class ChainCheck:
     """Looks through a log, record by record from its stump on.
 
@@ -233,9 +260,13 @@ def _fields(text: str) -> dict[str, Any]:
         is_one = isinstance(fields, dict) and fields.keys() == _FIELDS and canonical(fields) == text
     except (ValueError, TypeError, RecursionError):
         return {}
-    strings = ("action", "at", "previous")
+    strings = ("action", "address", "at", "means", "previous")
     is_one = is_one and all(isinstance(fields[name], str) for name in strings) and isinstance(fields["details"], dict)
-    return fields if is_one and isinstance(fields["actor"], dict) else {}
+    return fields if is_one and _has(fields["actor"], "id", "name") and _has(fields["target"], "id", "kind") else {}
+
+
+def _has(value: Any, *names: str) -> bool:
+    return isinstance(value, dict) and value.keys() == {*names} and all(isinstance(one, str) for one in value.values())
 
 
 def _contradiction(record: AuditRecord, fields: Mapping[str, Any], actual: str) -> str:

@@ -111,6 +111,8 @@ class Doorkeeper:
     """
 
     def __init__(self, authenticator: Authenticator, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.on_refused: Callable[[str, str], None] = lambda address, sentence: None
+        """Told of refusals as the log is: once a minute for an address."""
         self._authenticator = authenticator
         self._now = now
         self._by_address = RateLimiter(WRONG_AT_ONCE / _MINUTE, at_once=WRONG_AT_ONCE)
@@ -182,6 +184,7 @@ class Doorkeeper:
             self._logged.popitem(last=False)
         if now - last >= _MINUTE:
             logger.warning("%s", text, extra=coded(Trouble.WRONG_TOKENS))
+            self.on_refused(address, text)
 
 
 def address_of(scope: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from agent_core.errors import DrydockError
-from server.auth.audit import Actor, AuditRecord, ChainCheck, Means
+from server.auth.audit import Actor, AuditRecord, ChainCheck, Means, shown_fields
 from server.auth.secrets import SecretBox
 from server.auth.signing import SigningKey, fingerprint_of, pem_of, public_of
 from server.cli.printing import is_terminal
@@ -48,6 +48,20 @@ def opened_audit(settings: Settings) -> AbstractAsyncContextManager[AuditLog]:
     """The audit log of the server with these settings, which may be running; see `open_audit`."""
     database = DatabaseSettings(url=settings.database_url, synchronous=settings.database_synchronous)
     return open_audit(settings.data_dir.absolute(), database)
+
+
+def record_command(settings: Settings, action: str, target: tuple[str, str], details: Mapping[str, Any]) -> str:
+    """Have the audit log tell of a command that does its work all the same; returns why it does not, "" if it does."""
+
+    async def record() -> None:
+        async with opened_audit(settings) as log:
+            await log.record(action, target, details, actor=operator())
+
+    try:
+        asyncio.run(record())
+    except DrydockError as error:
+        return str(error)
+    return ""
 
 
 async def _list(settings: Settings, out: TextIO, *, limit: int, **filters: Any) -> int:
@@ -175,7 +189,7 @@ def _noted(head: str | None) -> tuple[tuple[int, str], ...]:
 
 
 def _line(record: AuditRecord) -> str:
-    fields = json.loads(record.text)
+    fields = shown_fields(record)
     actor, target = fields["actor"], fields["target"]
     who = actor["name"] or actor["id"] or "-"
     what = f"{target['kind']} {target['id']}".strip()

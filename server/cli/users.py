@@ -12,14 +12,31 @@ from typing import Any, Final, TextIO
 from server.accounts import LINK_PATH
 from server.auth.identity import Permission, Role
 from server.auth.passwords import Passwords, check_password
-from server.db.database import open_beside
+from server.cli.audit import operator
+from server.db.database import KEY_FILE, open_beside
 from server.db.engine import DatabaseSettings
+from server.db.repositories.audit import AuditLog
 from server.db.repositories.credentials import CredentialRepository
 from server.db.repositories.users import FIRST_LINK_TIME, UnknownUserError, UserError, UserRecord, UserRepository
 from server.settings.settings import Settings
 
 _HERE: Final = "drydock users"
 """Who makes links here; those for the first administrator alone are nobody's."""
+
+
+_RECORDED: Final = {
+    "list": "listed",
+    "add": "added",
+    "invite": "invited",
+    "link": "invited",
+    "reset": "reset",
+    "disable": "disabled",
+    "enable": "enabled",
+    "role": "changed",
+    "token": "token_created",
+    "revoke": "token_revoked",
+}
+"""What the audit log calls each of them; without a change there is no record."""
 
 
 def users(settings: Settings, out: TextIO, *, action: str, options: Mapping[str, Any]) -> int:
@@ -31,7 +48,11 @@ async def _act(settings: Settings, out: TextIO, action: str, options: Mapping[st
     database = DatabaseSettings(url=settings.database_url, synchronous=settings.database_synchronous)
     async with open_beside(settings.data_dir, database) as (engines, writer):
         desk = _Desk(settings, out, UserRepository(engines, writer), CredentialRepository(engines, writer))
-        await getattr(desk, action)(options)
+        told = {name: str(options[name]) for name in ("role", "label") if options.get(name)}
+        audit = AuditLog.of(engines, writer, settings.data_dir.absolute() / KEY_FILE)
+        target = ("user", options.get("name") or "")
+        async with audit.beside(f"user.{_RECORDED[action]}", target, told, actor=operator(), changes_here=True):
+            await getattr(desk, action)(options)
     if settings.users != "accounts":
         sys.stderr.write(
             'drydock: the server has one user, so this has no effect yet; set users = "accounts" (DRYDOCK_USERS)\n'

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from agent_core.errors import ClientToolError, DrydockError, NoSuchEventError, NotStuckError
+from agent_core.events.control import AgentState, ChangeAgentState
 from agent_core.events.serialization import AnyEvent, from_payload
 from agent_core.events.store import EventStore
 from agent_core.llm.llm import LLM, CallContext
@@ -42,6 +43,7 @@ REFUSALS: Final = (ClientToolError, ConversationNotFoundError, ImagesRefusedErro
 PAGE: Final = 200
 
 _EVENT_ID: Final = "event_id"
+_DECISIONS: Final = {AgentState.USER_CONFIRMED: "action.approved", AgentState.USER_REJECTED: "action.refused"}
 
 CONVERSATION_VERSION = "V0"
 """The protocol that the client has to speak; any other value makes it use another one."""
@@ -129,7 +131,11 @@ class ConversationManager(ABC):
         """See `server.sockets.conversations.Conversations.leave`."""
 
     async def send(self, conversation_id: str, event: AnyEvent) -> AnyEvent:
-        """See `server.sockets.conversations.Conversations.send`; a conversation that does not run is started."""
+        """See `server.sockets.conversations.Conversations.send`; a conversation that does not run is started.
+
+        That somebody approves of actions, or refuses them, is in the audit log before it is done, or it is not done.
+        """
+        await self._record_decision(conversation_id, event)
         if event.client_key is None:
             return await self.deliver(conversation_id, event)
         database = self.parts.database
@@ -144,6 +150,17 @@ class ConversationManager(ABC):
             store=database.events,
             deliver=self.deliver,
         )
+
+    async def _record_decision(self, conversation_id: str, event: AnyEvent) -> None:
+        if not isinstance(event, ChangeAgentState) or event.agent_state not in _DECISIONS:
+            return
+        details: dict[str, Any] = {"behind_event": await self.parts.database.events.last_id(conversation_id)}
+        if event.remember:
+            details["remember"] = True
+        if event.action_ids:
+            details["action_ids"] = event.action_ids
+        target = ("conversation", conversation_id)
+        await self.parts.database.audit.record(_DECISIONS[event.agent_state], target, details)
 
     @abstractmethod
     async def deliver(self, conversation_id: str, event: AnyEvent, *, after: int | None = None) -> AnyEvent:

@@ -272,7 +272,8 @@ class StandaloneConversationManager(ConversationManager):
                 self.queue.forget(conversation_id)
                 # Its sandbox may have been found only while it ran.
                 latest = await self._conversations.get(conversation_id, even_damaged=True)
-                deleted = await self._conversations.delete(conversation_id)
+                async with self.parts.database.audit.beside("conversation.deleted", ("conversation", conversation_id)):
+                    deleted = await self._conversations.delete(conversation_id)
                 # Its files last: what cannot be deleted keeps them, and those of what is gone are looked for.
                 try:
                     await self.parts.sandboxes.destroy(latest or record)

@@ -12,20 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from sqlalchemy import make_url
-
 from server.auth.audit import AuditRecord, ChainCheck, Head, canonical, hash_of
-from server.auth.secrets import SecretBox
-from server.auth.signing import SigningKey, pem_of, public_of
+from server.auth.signing import pem_of, public_of
 from server.db import backup
 from server.db.archives import ArchiveError, HashedFile, copy_to, read_archive
-from server.db.database import DATABASE_FILE, HEAD, KEY_FILE
-from server.db.engine import DatabaseSettings, create_engines, sqlite_url
+from server.db.database import DATABASE_FILE, KEY_FILE, open_beside
+from server.db.engine import DatabaseSettings
 from server.db.errors import DatabaseError
-from server.db.repositories.audit import NOTED_FILE, AuditLog
+from server.db.repositories.audit import AuditLog
 from server.db.tables import read_moment
 from server.db.temporary_files import temporary_file
-from server.db.writer import Writer
 
 _SQLITE: Final = b"SQLite format 3\0"
 _MAX_LINE: Final = 64 * 1024
@@ -43,22 +39,10 @@ class CheckedFile(NamedTuple):
 @asynccontextmanager
 async def open_audit(data_dir: Path, settings: DatabaseSettings) -> AsyncIterator[AuditLog]:
     """The audit log of a server, which may be running; `DatabaseError`: there is none, or it is another version's."""
-    key_file, database = data_dir / KEY_FILE, data_dir / DATABASE_FILE
-    url = sqlite_url(database) if settings.url is None else make_url(settings.url)
-    if url.get_backend_name() == "sqlite":
-        database = Path(str(url.database))
-    for path in (key_file, database) if url.get_backend_name() == "sqlite" else (key_file,):
-        if not path.exists():
-            raise DatabaseError(f"there is no {path}: name the server's data folder with --data-dir")
-    engines = create_engines(url, settings)
-    try:
-        ((revision,),) = await engines.fetch("SELECT version_num FROM alembic_version")
-        if revision != HEAD:
-            raise DatabaseError(f"the database's schema is {revision}, this version's is {HEAD}: start the server once")
-        async with Writer(engines, close_timeout_seconds=settings.close_timeout_seconds) as writer:
-            yield AuditLog(engines, writer, SigningKey(SecretBox.open(key_file)), data_dir / NOTED_FILE)
-    finally:
-        await engines.dispose()
+    if not (data_dir / KEY_FILE).exists():
+        raise DatabaseError(f"there is no {data_dir / KEY_FILE}: name the server's data folder with --data-dir")
+    async with open_beside(data_dir, settings) as (engines, writer):
+        yield AuditLog.of(engines, writer, data_dir / KEY_FILE)
 
 
 def head_line(head: Head) -> str:

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agent_core.errors import EventStoreError
 from agent_core.spans import Span
 from agent_core.troubles import Trouble
+from server.auth.audit import ACTOR, NOBODY, actor_of
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
 from server.auth.identity import IDENTITY, Authenticator, Identity, Permission, Role, refused_permission
 from server.auth.origin import OriginPolicy, wrong_origin
@@ -235,6 +236,7 @@ class Gate:
         if is_counted and not self._limiter.allows(address_of(scope), time.monotonic()):
             page = coded_page("rate_limit_exceeded", self._base_path)
             return 429, {"message": "Too many requests", **page}, [(b"retry-after", b"1")]
+        ACTOR.set(actor_of(NOBODY, scope, {}))
         is_preflight = scope["method"] == "OPTIONS" and "access-control-request-method" in headers
         if (is_api or path == SERVER_INFO) and not is_preflight:
             try:
@@ -249,6 +251,7 @@ class Gate:
                     why = "A link opens one conversation, and nothing else of this server."
                     return 403, self._body(PermissionDeniedError.code, why), []
                 scope[IDENTITY] = judged
+                ACTOR.set(actor_of(judged, scope, headers))
             elif path not in self._strangers and (is_api or judged.was_shown):
                 page = coded_page(judged.code, self._base_path)
                 return judged.status, {**judged.body, **page, **self._how}, judged.headers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Awaitable, Callable
 from html import escape
 from typing import Final
 from urllib.parse import parse_qs
@@ -13,6 +14,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from agent_core.errors import EventStoreError
+from server.auth.audit import Actor, actor_of
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import PageSessions
 from server.http.base_path import base_path_of
@@ -47,6 +50,8 @@ class SignIn:
         self._page = page
         self._keeper = keeper
         self._sessions = sessions
+        self.on_signed_in: Callable[[Actor], Awaitable[None]] = _nobody_is_told
+        """Told of each sign-in before it is answered; what it raises refuses that."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self._answer(Request(scope, receive)) if scope["type"] == "http" else None
@@ -84,9 +89,17 @@ class SignIn:
         judged = await self._keeper.by_token(token, address_of(request.scope), "the sign-in")
         if isinstance(judged, NotLetIn):
             return _refused(then, base, judged)
+        try:
+            await self.on_signed_in(actor_of(judged, request.scope, {}, key=token))
+        except EventStoreError as error:
+            return _form(then, base, wrong=f"You cannot be signed in just now: {error}.", status=503)
         answer = RedirectResponse(f"{base}{then}", 303)
         answer.headers["set-cookie"] = self._sessions.begin(is_safe=request.url.scheme == "https")
         return answer
+
+
+async def _nobody_is_told(_actor: Actor) -> None:
+    return
 
 
 def _is_page(headers: Headers) -> bool:

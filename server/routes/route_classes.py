@@ -16,6 +16,7 @@ from starlette.responses import Response
 from agent_core.troubles import CONVERSATION
 from server.errors import SENT
 from server.http.files import IN_DOCUMENT, tagged
+from server.routes.audited import AUDITED
 from server.wire.errors import WireError
 from server.wire.json_data import MAX_VALUES, read_document
 
@@ -31,6 +32,8 @@ class JsonRoute(APIRoute):
 
     No NaN or infinite number, no NUL character, no half character, nothing nested without end: what no store and no
     client could carry is a 422 that names the place. Another content type than JSON is one that says what to send.
+
+    What the audit log tells of (`AUDITED`) has its record with it.
 
     The answers to GET have an ``ETag``; a request that names it in ``If-None-Match`` is answered 304 as long as nothing
     has changed (an addition to the protocol).
@@ -48,6 +51,7 @@ class JsonRoute(APIRoute):
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
+        audited = next((AUDITED[one, self.path] for one in self.methods or () if (one, self.path) in AUDITED), None)
 
         async def strictly(request: Request) -> Response:
             CONVERSATION.set(request.path_params.get("conversation_id", ""))
@@ -56,7 +60,7 @@ class JsonRoute(APIRoute):
             is_json = self.body_field is None or _is_json(request.headers.get("content-type", ""))
             if not is_json and await strict.body():
                 raise _refusal(["header", "content-type"], "send JSON with the header Content-Type: application/json")
-            response = await handle(strict)
+            response = await (handle(strict) if audited is None else audited.recorded(strict, handle))
             return tagged(response, request.headers) if request.method == "GET" else response
 
         return strictly

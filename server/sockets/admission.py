@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from server.auth.audit import Actor, actor_of
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, address_of
 from server.auth.identity import Authenticator, Identity
 from server.errors import ConversationNotFoundError, coded_page
@@ -44,6 +45,7 @@ class Handshake:
     seen_at: str
     replay_limit: int | None
     identity: Identity
+    actor: Actor
 
 
 async def read_handshake(environ: Mapping[str, Any], authenticator: Authenticator) -> Handshake:
@@ -55,13 +57,16 @@ async def read_handshake(environ: Mapping[str, Any], authenticator: Authenticato
     conversation_id = _first(query, "conversation_id")
     if not conversation_id:
         raise JoinRefusedError("No conversation_id in query params", code=_INVALID)
-    identity = await _identity(environ, _first(query, "session_api_key"), authenticator)
+    key = _first(query, "session_api_key")
+    identity = await _identity(environ, key, authenticator)
     if identity is None:
         raise JoinRefusedError(INVALID_KEY, code=NotLetIn(was_shown=True).code)
     if _CONVERSATION_ID.fullmatch(conversation_id) is None:
         raise JoinRefusedError(f"Conversation {conversation_id[:128]} not found", code=ConversationNotFoundError.code)
     seen_at, replay_limit = _first(query, "latest_event_timestamp"), _replay_limit(_first(query, "replay_limit"))
-    return Handshake(conversation_id, after, "" if seen_at in ABSENT else seen_at, replay_limit, identity)
+    scope, shown = environ.get("asgi.scope", {}), key if key not in ABSENT else ""
+    actor = actor_of(identity, scope, _headers(environ), key=shown)
+    return Handshake(conversation_id, after, "" if seen_at in ABSENT else seen_at, replay_limit, identity, actor)
 
 
 def _first(query: Mapping[str, list[str]], name: str) -> str:
@@ -89,12 +94,15 @@ async def _identity(environ: Mapping[str, Any], key: str, authenticator: Authent
     if key not in ABSENT:
         return await authenticator.identify_token(key)
     # Programs may show their key as they do for HTTP.
-    headers = {
+    return await authenticator.identify(_headers(environ))
+
+
+def _headers(environ: Mapping[str, Any]) -> dict[str, str]:
+    return {
         name.removeprefix("HTTP_").replace("_", "-").lower(): value
         for name, value in environ.items()
         if name.startswith("HTTP_") and isinstance(value, str)
     }
-    return await authenticator.identify(headers)
 
 
 _SEPARATOR: Final = "\x1e"

@@ -19,6 +19,7 @@ from agent_core.errors import DrydockError
 from agent_core.events.event import utc_now
 from agent_core.spans import Span
 from agent_core.troubles import CONVERSATION, USER, Trouble, coded
+from server.auth.audit import ACTOR, Actor
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, Identity, Permission, Watch, refused_permission
 from server.db.repositories.shares import Access
@@ -63,6 +64,7 @@ class ClientConnection:
     conversation_id: str
     outlet: Outlet
     identity: Identity
+    actor: Actor
     websocket: SocketConnection | None
     feed: asyncio.Task[None]
     unwatch: Callable[[], None]
@@ -178,6 +180,7 @@ class SocketGateway:
             problem = f"{NO_SESSION}:{connection_id}"
             return {"success": False, "error": problem, **coded_page(NO_SESSION, self._base_path)}
         CONVERSATION.set(connection.conversation_id)
+        ACTOR.set(connection.actor)
         try:
             async with asyncio.timeout(self.limits.send_seconds):
                 with Span("socket_message", conversation=connection.conversation_id):
@@ -250,7 +253,14 @@ class SocketGateway:
         task = asyncio.create_task(self._run_feed(connection_id, feed, outlet), name=f"feed:{connection_id}")
         unwatch = self._watch(handshake.identity, lambda: self._begin_hang_up(connection_id))
         self._connections[connection_id] = ClientConnection(
-            handshake.conversation_id, outlet, handshake.identity, websocket, task, unwatch, access
+            handshake.conversation_id,
+            outlet,
+            handshake.identity,
+            handshake.actor,
+            websocket,
+            task,
+            unwatch,
+            access,
         )
         self._users[outlet.transport_id] = handshake.identity.user_id
         self._transports.joined(outlet.transport_id)

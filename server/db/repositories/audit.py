@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ from agent_core.errors import EventStoreError
 from agent_core.events.event import utc_now
 from agent_core.troubles import Trouble, coded
 from server.auth.audit import (
+    ACTOR,
     BROKEN,
     NONE,
     PRUNED,
@@ -30,7 +32,9 @@ from server.auth.audit import (
     Head,
     make_record,
 )
+from server.auth.secrets import SecretBox
 from server.auth.signing import SigningKey
+from server.db.data_folder import give_to_owner
 from server.db.engine import Engines
 from server.db.tables import audit, audit_heads
 from server.db.temporary_files import temporary_file
@@ -45,6 +49,8 @@ MAX_WAITING: Final = 100
 
 _PAGE: Final = 500
 _CLOSE_SECONDS: Final = 5.0
+_REFUSALS: Final = 20
+"""Refusals of strangers in a minute: what anybody can cause is not to fill the disk."""
 _HEAD: Final = "number, hash, stump_number, stump_hash, signature, public_key"
 _HELD: Final = (
     f"INSERT INTO audit_heads (id, {_HEAD}) VALUES (1, 0, '', 0, '', '', '') ON CONFLICT (id)"  # noqa: S608 - our own names
@@ -86,48 +92,74 @@ class AuditLog(TableRepository):
     says so (`BROKEN`), and which no later one can take back. Raises `DatabaseError` where a record cannot be stored.
     """
 
-    def __init__(self, engines: Engines, writer: Writer, key: SigningKey, note: Path) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        writer: Writer,
+        key: SigningKey,
+        note: Path,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(engines, writer)
         self.key = key
         self.is_broken = False
         """Whether that was seen since the start."""
+        self._now = now
         self._note = note
         self._noted: tuple[int, str] | None = None
         self._is_noted_read = False
         self._waiting: deque[AuditEntry] = deque()
+        self._refused: deque[float] = deque()
         self._left_out = 0
         self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of(cls, engines: Engines, writer: Writer, key_file: Path) -> AuditLog:
+        """That of the server with this key file in its data folder."""
+        return cls(engines, writer, SigningKey(SecretBox.open(key_file)), key_file.with_name(NOTED_FILE))
 
     # --- writing ---
 
     async def record(
         self,
         action: str,
-        actor: Actor,
         target: tuple[str, str] = ("", ""),
         details: Mapping[str, Any] | None = None,
+        *,
+        actor: Actor | None = None,
     ) -> None:
         """Store a record durably, for what is not stored in the database itself: before it is done or answered.
 
         `action` is ``noun.verb``, `target` a kind and an id, and `details` hold nothing secret: names, not values.
+        Without an `actor` it is the one whose request is being answered (`ACTOR`).
         """
-        entry = AuditEntry(action, actor, target, details or {})
+        entry = AuditEntry(action, actor or ACTOR.get(), target, details or {})
         self.stored(await self._writer.change(lambda connection: self.append(connection, entry)))
 
-    @asynccontextmanager
-    async def beside(
+    def beside(
         self,
         action: str,
-        actor: Actor,
         target: tuple[str, str] = ("", ""),
         details: Mapping[str, Any] | None = None,
+        *,
+        actor: Actor | None = None,
+        changes_here: bool = False,
+    ) -> AbstractAsyncContextManager[None]:
+        """See `carried`; the other arguments are those of `record`."""
+        entry = AuditEntry(action, actor or ACTOR.get(), target, details or {})
+        return self.carried(lambda: entry, changes_here=changes_here)
+
+    @asynccontextmanager
+    async def carried(
+        self, make: Callable[[], AuditEntry], *, always: bool = False, changes_here: bool = False
     ) -> AsyncIterator[None]:
         """Context whose first change of the database has its record in the same transaction: both are stored, or none.
 
-        A change that turns out to change nothing (`False`, or 0 rows) has none. Where nothing was changed in the
-        database, since it is kept elsewhere, the record is stored at the end: an error says then that it is not.
+        `make` makes the record then. A change that turns out to be none (`False`, or 0 rows; not with `always`) has
+        none. Where nothing was asked of the database, since it is kept elsewhere, the record is stored at the end: an
+        error says then that it is not. With `changes_here` nothing was changed then.
         """
-        along = _Along(self, AuditEntry(action, actor, target, details or {}))
+        along = _Along(self, make, always=always)
         token = BESIDE.set(along)
         try:
             yield
@@ -135,8 +167,9 @@ class AuditLog(TableRepository):
             BESIDE.reset(token)
         if along.head is not None:
             self.stored(along.head)
-        elif not along.was_asked:
-            await self.record(action, actor, target, details)
+        elif not (along.was_asked or changes_here):
+            entry = make()
+            await self.record(entry.action, entry.target, entry.details, actor=entry.actor)
 
     def later(self, entry: AuditEntry) -> None:
         """Have a record stored soon, of what changes nothing, such as a refusal; see `MAX_WAITING`."""
@@ -146,6 +179,17 @@ class AuditLog(TableRepository):
         self._waiting.append(entry)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._store_waiting(), name="audit-waiting")
+
+    def refused(self, address: str, sentence: str) -> None:
+        """Note that somebody was not let in; so many in a minute, see `_REFUSALS`."""
+        now = self._now()
+        while self._refused and self._refused[0] <= now - 60.0:
+            self._refused.popleft()
+        if len(self._refused) >= _REFUSALS:
+            self._left_out += 1
+            return
+        self._refused.append(now)
+        self.later(AuditEntry("sign_in.refused", Actor(address=address), details={"reason": sentence}))
 
     async def close(self) -> None:
         """Wait for what is to be stored later."""
@@ -213,7 +257,7 @@ class AuditLog(TableRepository):
                 entry = entry._replace(details={**entry.details, "more": self._left_out})
                 self._left_out = 0
             try:
-                await self.record(*entry)
+                await self.record(entry.action, entry.target, entry.details, actor=entry.actor)
             except EventStoreError as error:
                 extra = coded(Trouble.OTHER)
                 _log.warning("%s was not noted in the audit log: %s", entry.action, error, extra=extra)
@@ -227,6 +271,7 @@ class AuditLog(TableRepository):
             with temporary_file(self._note.parent, NOTED_FILE) as (path, file):
                 file.write(json.dumps({"number": head.number, "hash": head.hash}).encode())
                 file.flush()
+                give_to_owner(path, self._note.parent)
                 path.replace(self._note)
         except OSError as error:  # an older end is still one that must be there
             _log.info("the end of the audit log could not be noted in %s: %s", self._note, error.strerror or error)
@@ -332,9 +377,10 @@ class AuditLog(TableRepository):
 class _Along:
     """A record on its way with the first change that is made beside it."""
 
-    def __init__(self, log: AuditLog, entry: AuditEntry) -> None:
+    def __init__(self, log: AuditLog, make: Callable[[], AuditEntry], *, always: bool) -> None:
         self._log = log
-        self._entry = entry
+        self._make = make
+        self._always = always
         self._carrier: object = None
         self.was_asked = False
         self.head: Head | None = None
@@ -343,9 +389,10 @@ class _Along:
         async def both(connection: AsyncConnection) -> _T:
             result = await apply(connection)
             self.was_asked = True
-            if self._carrier in (None, apply) and not (result is False or (type(result) is int and result == 0)):
+            is_change = self._always or not (result is False or (type(result) is int and result == 0))
+            if is_change and self._carrier in (None, apply):
                 self._carrier = apply
-                self.head = await self._log.append(connection, self._entry)
+                self.head = await self._log.append(connection, self._make())
             return result
 
         return both

@@ -56,6 +56,7 @@ async def export_conversation(
     ] = True,
 ) -> Response:
     """The whole conversation as one file: its log, those of its sub-agents, and the files of its workspace."""
+    await services.database.audit.record("conversation.exported", ("conversation", record.id), {"files": files})
 
     async def parts() -> AsyncIterator[bytes]:
         reserve = services.settings.disk_reserve_mb * MEGABYTE

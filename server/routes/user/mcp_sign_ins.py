@@ -14,6 +14,8 @@ from starlette.routing import BaseRoute, Route
 
 from agent_core.mcp.grants import SIGN_IN_SECONDS
 from agent_core.mcp.oauth import SignInError, client_document
+from server.auth.audit import actor_of
+from server.auth.identity import Identity
 from server.db.repositories.mcp_sign_ins import TooManySignInsError
 from server.dependencies import IdentityDependency, ServicesDependency, find_conversation, services_of
 from server.errors import ConversationNotFoundError
@@ -147,6 +149,8 @@ async def _come_back(request: Request) -> Response:
     to = f"{own}/conversations/{ending.conversation_id}" if ending.conversation_id else f"{own}/settings"
     if ending.problem:
         return words_page(ending.problem, to, status=409)
+    actor = actor_of(identity or Identity(ending.user_id), request.scope, headers)
+    await services.database.audit.record("mcp_sign_in.finished", ("mcp_sign_in", ""), actor=actor)
     return RedirectResponse(to, 303, headers={"cache-control": "no-store", "referrer-policy": "no-referrer"})
 
 

@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, LargeBinary, Table, insert, select, text
 
 from agent_core.testing.store_contract import new_events, payloads
-from server.auth.audit import SYSTEM
 from server.cli import main
 from server.db import moving, progress
 from server.db.database import DATABASE_FILE, open_database, upgrade
@@ -60,7 +59,7 @@ async def fill_with_odd_values(folder: Path) -> None:
     """Three rows in every table, whichever there are."""
     async with open_database(folder, SQLITE) as database:
         for number in range(3):
-            await database.audit.record("some.thing", SYSTEM, ("odd", ODD[number]))
+            await database.audit.record("some.thing", ("odd", ODD[number]))
         for table in metadata.sorted_tables:
             if table in (audit, audit_heads):  # whose records are not to be changed
                 continue

@@ -41,7 +41,7 @@ def found(check: ChainCheck) -> tuple[list[str], list[str]]:
 
 async def fill(log: AuditLog, count: int = 5) -> None:
     for number in range(1, count + 1):
-        await log.record("secret.created", ANN if number % 2 else BOB, ("secret", f"KEY_{number}"))
+        await log.record("secret.created", ("secret", f"KEY_{number}"), actor=ANN if number % 2 else BOB)
 
 
 async def tamper(database: Database, *statements: str) -> None:
@@ -71,7 +71,7 @@ async def test_records_are_found_by_what_they_say(database: Database) -> None:
     assert await log.head() is None
     assert found(await log.verify()) == WHOLE
     await fill(log)
-    await log.record("secretive.thing", BOB)
+    await log.record("secretive.thing", actor=BOB)
     assert [one.number for one in await log.page(Wanted(actor="ann"))] == [5, 3, 1]
     assert [one.number for one in await log.page(Wanted(action="secret"), limit=2)] == [5, 4]
     assert [one.number for one in await log.page(Wanted(action="secret.created"), before=4, limit=2)] == [3, 2]
@@ -88,17 +88,17 @@ async def test_a_record_is_stored_with_the_change_or_neither_is(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, secrets = database.audit, database.user_secrets
-    async with log.beside("secret.created", ANN, ("secret", "ONE")):
+    async with log.beside("secret.created", ("secret", "ONE"), actor=ANN):
         await secrets.create("ONE", "value", "", "ann")
     with pytest.raises(SecretExistsError):
-        async with log.beside("secret.created", ANN, ("secret", "ONE")):
+        async with log.beside("secret.created", ("secret", "ONE"), actor=ANN):
             await secrets.create("ONE", "value", "", "ann")
-    async with log.beside("secret.deleted", ANN, ("secret", "TWO")):
+    async with log.beside("secret.deleted", ("secret", "TWO"), actor=ANN):
         assert not await secrets.delete("TWO", "ann")
-    async with log.beside("secret.deleted", ANN, ("secret", "ONE")):
+    async with log.beside("secret.deleted", ("secret", "ONE"), actor=ANN):
         assert await secrets.delete("ONE", "ann")
         await secrets.create("THREE", "another change", "", "ann")
-    async with log.beside("plugin.installed", ANN, ("plugin", "kept elsewhere")):
+    async with log.beside("plugin.installed", ("plugin", "kept elsewhere"), actor=ANN):
         pass
     actions = [one.action async for one in log.records()]
     assert actions == ["secret.created", "secret.deleted", "plugin.installed"]
@@ -108,7 +108,7 @@ async def test_a_record_is_stored_with_the_change_or_neither_is(
 
     monkeypatch.setattr(log, "_insert", fail)
     with pytest.raises(RuntimeError, match="cannot be made"):
-        async with log.beside("secret.created", ANN, ("secret", "FOUR")):
+        async with log.beside("secret.created", ("secret", "FOUR"), actor=ANN):
             await secrets.create("FOUR", "value", "", "ann")
     assert [one.name for one in await secrets.names("ann")] == ["THREE"]
     assert found(await log.verify()) == WHOLE
@@ -157,7 +157,7 @@ async def test_what_was_done_to_the_log_is_found_and_said_when_it_goes_on(
     await tamper(database, statement)
     assert (await log.verify()).problems[0].startswith(problem)
     is_seen_at_the_end = "number = 2" not in statement and "stump" not in statement
-    await log.record("key.rotated", SYSTEM)  # it is not held up
+    await log.record("key.rotated", actor=SYSTEM)  # it is not held up
     check = await log.verify()
     if is_seen_at_the_end:
         assert len(check.breaks) == 1
@@ -185,7 +185,7 @@ async def test_the_end_cannot_be_cut_off_with_an_older_head_where_the_server_rem
     assert (await log.verify()).problems == [missing]
     await log.look()
     assert log.is_broken
-    await log.record("key.rotated", SYSTEM)
+    await log.record("key.rotated", actor=SYSTEM)
     check = await log.verify()
     why = f"the log ends with record {first}, and this server has written record {first + 3}"
     number = first + 4
@@ -222,7 +222,7 @@ async def test_servers_that_append_at_once_make_one_chain(tmp_path: Path, databa
 
         async def work(log: AuditLog, number: int) -> None:
             for turn in range(5):
-                await log.record("some.thing", ANN, ("turn", f"{number}/{turn}"))
+                await log.record("some.thing", ("turn", f"{number}/{turn}"), actor=ANN)
 
         await asyncio.gather(*(work(logs[number % 3], number) for number in range(8)))
         check = await logs[0].verify()
@@ -259,7 +259,7 @@ async def test_old_records_are_removed_by_name_and_the_rest_is_verified_from_the
     ]
     assert found(await log.verify(kept.last)) == WHOLE
     assert await log.prune(datetime(2026, 12, 1, tzinfo=UTC), ANN) == 4
-    await log.record("some.thing", ANN)
+    await log.record("some.thing", actor=ANN)
     check = await log.verify()
     assert (found(check), check.records, check.last[0]) == (WHOLE, 2, 8)
     await tamper(database, "UPDATE audit_heads SET stump_number = 7", "DELETE FROM audit WHERE number = 7")

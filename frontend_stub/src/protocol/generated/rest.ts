@@ -96,6 +96,39 @@ export interface Answer {
   readonly role: "assistant";
 }
 
+/** Who did something. */
+export interface AuditActor {
+  readonly id: string;
+  readonly name: string;
+}
+
+/** Records, the newest first. */
+export interface AuditPage {
+  readonly is_broken: boolean;
+  readonly next_page_id: string | null;
+  readonly results: readonly AuditRecordInfo[];
+}
+
+/** One record. What its hash is of, and how to check that, is in docs/audit.md. */
+export interface AuditRecordInfo {
+  readonly action: string;
+  readonly actor: AuditActor;
+  readonly address: string;
+  readonly at: string;
+  readonly details: Readonly<Record<string, unknown>>;
+  readonly hash: string;
+  readonly means: string;
+  readonly number: number;
+  readonly previous: string;
+  readonly target: AuditTarget;
+}
+
+/** With what it was done. */
+export interface AuditTarget {
+  readonly id: string;
+  readonly kind: string;
+}
+
 /** Where a branch left the one it began from. */
 export interface Base {
   readonly commit: string;
@@ -1490,6 +1523,7 @@ export interface WireEvent {
 export interface Routes {
   readonly "GET /alive": { readonly body: undefined; readonly reply: Alive };
   readonly "POST /api/add-git-providers": { readonly body: GivenTokens; readonly reply: Confirmation };
+  readonly "GET /api/admin/audit": { readonly body: undefined; readonly reply: AuditPage };
   readonly "GET /api/conversations": { readonly body: undefined; readonly reply: ConversationList };
   readonly "POST /api/conversations": { readonly body: NewConversation | null; readonly reply: ConversationReply };
   readonly "POST /api/conversations/import": { readonly body: readonly (Readonly<Record<string, unknown>>)[] | {
