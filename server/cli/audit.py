@@ -50,20 +50,6 @@ def opened_audit(settings: Settings) -> AbstractAsyncContextManager[AuditLog]:
     return open_audit(settings.data_dir.absolute(), database)
 
 
-def record_command(settings: Settings, action: str, target: tuple[str, str], details: Mapping[str, Any]) -> str:
-    """Have the audit log tell of a command that does its work all the same; returns why it does not, "" if it does."""
-
-    async def record() -> None:
-        async with opened_audit(settings) as log:
-            await log.record(action, target, details, actor=operator())
-
-    try:
-        asyncio.run(record())
-    except DrydockError as error:
-        return str(error)
-    return ""
-
-
 async def _list(settings: Settings, out: TextIO, *, limit: int, **filters: Any) -> int:
     async with opened_audit(settings) as log:
         found = await log.page(_wanted(filters), limit=limit)

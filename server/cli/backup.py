@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from server.cli.audit import record_command
 from server.cli.workspaces import SandboxWorkspaces
 from server.db.backup import COPY_NAME, Backup, BackupEnd, BackupMade, BackupSource
 from server.db.blobs import sync_folder
@@ -59,9 +58,6 @@ def backup(
         workspaces = stack.enter_context(SandboxWorkspaces(settings)) if with_workspaces else None
         reserve = settings.disk_reserve_mb * MEGABYTE if _same_disk(target, data_dir) else 0
         made = Backup(source, with_key=with_key, say=tell, workspaces=workspaces, reserve=reserve)
-        facts = {"with_key": with_key, "with_workspaces": with_workspaces}
-        if why := record_command(settings, "backup.made", ("backup", _named(target)), facts):
-            say(f"The audit log has no record of this backup: {why}.")
         try:
             target, (end, size) = _write(made, target, data_dir, replace=replace, kept=kept)
         except OSError as error:

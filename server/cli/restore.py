@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TextIO
 
-from server.cli.audit import record_command
 from server.cli.backup import STANDARD, ending_cleanly, say
 from server.cli.workspaces import SandboxWorkspaces
 from server.db.errors import BackupError
@@ -30,8 +29,6 @@ def restore(settings: Settings, out: TextIO, *, file: Path, replace: bool = Fals
                 restored = made.read(source, 0 if file == STANDARD else file.stat().st_size)
         except OSError as error:
             raise BackupError(f"{file} cannot be restored into {data_dir} ({error.strerror or error})") from error
-    if restored.has_key and (why := record_command(settings, "backup.restored", ("backup", str(file)), {})):
-        say(f"The audit log has no record of this: {why}.")
     _tell(restored, data_dir, out, take_over=take_over)
     return 0
 

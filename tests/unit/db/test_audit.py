@@ -285,7 +285,11 @@ async def test_another_key_signs_from_its_exchange_on(tmp_path: Path, database_s
         ]
 
 
-async def test_refusals_are_noted_soon_and_a_flood_of_them_is_counted(database: Database) -> None:
+async def test_refusals_are_noted_soon_and_a_flood_of_them_is_counted(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_module, "MAX_WAITING", 5)
+    monkeypatch.setattr(audit_module, "_CLOSE_SECONDS", 60.0)
     log = database.audit
     for number in range(audit_module.MAX_WAITING + 7):
         log.later(AuditEntry("sign_in.refused", ANN, ("door", str(number))))
