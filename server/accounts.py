@@ -119,8 +119,6 @@ class Accounts:
         is_right = await self._passwords.matches(password, None if user is None else user.password)
         if user is None or user.password is None or not is_right or user.disabled:
             self._keeper.wrong_password(address)
-            # What was typed as a name may be a password.
-            self._database.audit.refused(address, f"for {user.name!r}" if user else "for a name that nobody has")
             return NotLetIn(was_shown=True)
         self._keeper.was_right(look, address)
         if self._passwords.is_outdated(user.password):

@@ -92,6 +92,11 @@ AUDITED: Final[Mapping[tuple[str, str], Audited]] = {
     ("PATCH", "/api/admin/users/{name}"): Audited("user.changed", "user", "name", ("role", "disabled")),
     ("POST", "/api/admin/users/{name}/reset"): Audited("user.reset", "user", "name"),
     ("POST", "/api/admin/invitations"): Audited("user.invited", "user", shown=("role",)),
+    ("POST", "/api/conversations/{conversation_id}/shares"): Audited(
+        "share.created", "conversation", "conversation_id", ("access", "user", "expires_in")
+    ),
+    ("DELETE", "/api/conversations/{conversation_id}/shares/{share_id}"): Audited("share.ended", "share", "share_id"),
+    ("POST", "/api/shared"): Audited("share.opened", "share"),
     ("POST", "/api/conversations/import"): Audited("conversation.imported", "conversation", answers="conversation_id"),
     ("POST", "/api/conversations/import/archive"): Audited(
         "conversation.imported", "conversation", answers="conversation_id"
