@@ -183,13 +183,21 @@ class ProviderSignIn:
             begun = self._begun(answer.get("state", ""), cookies)
             if not await self._identities.take(begun.state, timedelta(seconds=2 * SIGN_IN_SECONDS)):
                 raise OidcError("this sign-in was gone on with already; sign in again")
-            return await self._newcomers.admit(await self._provider.finish(begun, answer)), begun.then
+            person = await self._provider.finish(begun, answer)
+            try:
+                return await self._newcomers.admit(person), begun.then
+            except NotAdmittedError as error:
+                name = person.names[0] if person.names else "a person"
+                self._tell(Trouble.SIGN_IN_FAILED, f"{name} ({person.subject} at the provider) is not let in: {error}")
+                raise
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
         """Context that has the log tell of a sign-in that does not succeed, and why."""
         try:
             yield
+        except NotAdmittedError:
+            raise  # told already, with a name
         except OidcError as error:
             self._tell(Trouble.SIGN_IN_FAILED, f"a sign-in with the OpenID provider failed: {error}")
             raise

@@ -51,7 +51,7 @@ class IdentityRepository(TableRepository):
                 raise UserError("all that you may be called here are taken; ask an administrator")
             theirs = select(func.count()).select_from(users).where(users.c.email == email)
             is_new = email is not None and not await connection.scalar(theirs)
-            user = await add_user(connection, free[0], role, email if is_new else None, None)
+            user = await add_user(connection, free[0], role, email if is_new else None, "")
             await connection.execute(insert(table), {"issuer": issuer, "subject": subject, "user_id": user.id})
             return user
 

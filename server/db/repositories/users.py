@@ -51,7 +51,7 @@ class LinkOverError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class UserRecord:
-    """A user. `password` is the hash, None where there is none yet."""
+    """A user. `password` is the hash, None where there is none yet, empty for who signs in elsewhere."""
 
     id: str
     name: str

@@ -50,7 +50,7 @@ async def finish_at_provider(request: Request, services: ServicesDependency) -> 
     try:
         user, then = await provider.finish(dict(request.query_params), request.cookies)
     except OidcError as error:
-        return _refused(request, error)
+        return _forgetting(request, _refused(request, error))
     assert services.accounts is not None  # noqa: S101 - there is no provider without
     answer = RedirectResponse(f"{base}{then}", 303)
     answer.headers["set-cookie"] = await services.accounts.begin(
@@ -60,14 +60,20 @@ async def finish_at_provider(request: Request, services: ServicesDependency) -> 
         is_safe=request.url.scheme == "https",
         lasts=provider.lasts,
     )
-    answer.delete_cookie(cookie_name(request.query_params.get("state", "")), path=base + OIDC_FINISH)
-    return answer
+    return _forgetting(request, answer)
 
 
 def _provider(services: Services) -> ProviderSignIn:
     if services.provider_sign_in is None:
         raise ReplyError(404, {"detail": "Nobody signs in by a provider here.", "message": ""})
     return services.provider_sign_in
+
+
+def _forgetting(request: Request, answer: Response) -> Response:
+    """Have the browser forget what it had to bring back."""
+    name = cookie_name(request.query_params.get("state", ""))
+    answer.delete_cookie(name, path=base_path_of(request.scope) + OIDC_FINISH)
+    return answer
 
 
 def _refused(request: Request, error: OidcError) -> Response:

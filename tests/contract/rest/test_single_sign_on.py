@@ -102,8 +102,10 @@ async def test_people_sign_in_and_are_what_their_groups_say(make_server: MakeSer
             "role": "administrator",
             "scopes": ["admin", "read", "write"],
         }
-        (ann,) = await server.app.services.database.users.all()
-        assert ann.email == "ann@example.com"
+        (ann,) = (await browser.here.get("/api/admin/users")).json()["results"]
+        assert (ann["email"], ann["pending"]) == ("ann@example.com", False)
+        tried = await server.post("/api/auth/sign-in", json={"name": "Ann.Smith", "password": ""})
+        assert tried.status_code == 401  # there is no password that would do
         async with Browser(server) as other:
             await other.sign_in("bob")
             assert (await other.me())["role"] == "user"
@@ -120,13 +122,17 @@ async def test_who_looks_like_another_is_somebody_else(make_server: MakeServer, 
         ]
 
 
-async def test_who_is_in_no_group_or_has_no_account_is_told_so(make_server: MakeServer, client: OidcClient) -> None:
+async def test_who_is_in_no_group_or_has_no_account_is_told_so(
+    make_server: MakeServer, client: OidcClient, caplog: pytest.LogCaptureFixture
+) -> None:
     async with make_server(**settings_for(client)) as server, Browser(server) as browser:
         refused = await browser.sign_in("eve")
         assert refused.status_code == 403
         assert "none of your groups may use this server" in refused.text
         assert await browser.me() == {"status": 401}
+        assert not any(name.startswith("drydock_oidc") for name in browser.here.cookies)
         assert server.app.services.metrics.troubles(Trouble.SIGN_IN_FAILED) == 1
+        assert "ann.smith (eve at the provider) is not let in: none of your groups" in caplog.text
     async with make_server(**settings_for(client, create_users=False)) as server, Browser(server) as browser:
         assert "you have no account here" in (await browser.sign_in("ann")).text
         assert await server.app.services.database.users.all() == []
@@ -251,7 +257,9 @@ async def me(client: httpx.AsyncClient) -> Any:
     return answer.json()["role"] if answer.status_code == 200 else answer.status_code
 
 
-async def test_the_proxys_users_are_let_in_and_nobody_elses(make_server: MakeServer) -> None:
+async def test_the_proxys_users_are_let_in_and_nobody_elses(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
     async with proxied(make_server) as server:
         async with by_proxy(server, Remote_User="ann", Remote_Groups="all, admins") as ann:
             assert await me(ann) == "administrator"
@@ -263,6 +271,7 @@ async def test_the_proxys_users_are_let_in_and_nobody_elses(make_server: MakeSer
             assert (await bob.get("/api/admin/users")).status_code == 403
         async with by_proxy(server, Remote_User="eve", Remote_Groups="all") as eve:
             assert await me(eve) == 401
+            assert "eve, whom a proxy names, is not let in: none of your groups" in caplog.text
         async with by_proxy(server, ("10.0.0.6", 4000), Remote_User="ann", Remote_Groups="admins") as elsewhere:
             assert await me(elsewhere) == 401
         assert server.app.services.metrics.troubles(Trouble.USER_HEADER_REFUSED) == 1
