@@ -28,11 +28,12 @@ def server_secrets(settings: Settings, environment: Mapping[str, str] = os.envir
     proxies = [value for name, value in environment.items() if name.lower() in _PROXIES]
     found += [secret for address in proxies for secret in secrets_in_address(address)]
     for name, value in settings:
-        if isinstance(value, SecretStr) and value.get_secret_value() != AUTO_TOKEN:
-            found.append(value.get_secret_value())
-        elif isinstance(value, str):
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if isinstance(value, SecretStr) and name not in _STORES and text != AUTO_TOKEN:
+            found.append(text)
+        elif isinstance(text, str):
             least = _MIN_PASSWORD if name in _STORES else MIN_SECRET_LENGTH
-            found += [secret for secret in secrets_in_address(value) if len(secret) >= least]
+            found += [secret for secret in secrets_in_address(text) if len(secret) >= least]
     found += [secret for profile in settings.llm_profiles.values() for secret in profile.secrets]
     found += agent_servers(settings.mcp_config, McpConfig()).secrets
     found += secret_variables(settings.runtime_startup_env_vars)

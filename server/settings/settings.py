@@ -44,6 +44,7 @@ from server.settings.text_fields import (
     Networks,
     NodeLabels,
     OptionalBaseUrl,
+    OptionalDatabaseUrl,
     OptionalFolder,
     OptionalKey,
     OptionalLine,
@@ -648,7 +649,7 @@ class Settings(BaseModel):
     )
 
     # Storage
-    database_url: OptionalText = Field(
+    database_url: OptionalDatabaseUrl = Field(
         None,
         description="Address of PostgreSQL (`postgresql://user:password@host/name`); by default the database is the"
         " file `drydock.db` in the data folder.",

@@ -179,6 +179,15 @@ def _redis_url(value: SecretStr | None) -> SecretStr | None:
     return SecretStr(whole_address(value.get_secret_value(), ("redis", "rediss", "unix"), example))
 
 
+def _database_url(value: str | None) -> str | None:
+    try:
+        urlsplit(value or "")
+    except ValueError:
+        raise ValueError("is no address; write it as postgresql://user:password@host/name") from None
+    return value
+
+
+OptionalDatabaseUrl = Annotated[OptionalText, AfterValidator(_database_url)]
 OptionalRedisUrl = Annotated[OptionalKey, AfterValidator(_redis_url)]
 """It may hold a password."""
 

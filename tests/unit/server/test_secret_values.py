@@ -15,6 +15,7 @@ def test_every_key_and_every_password_in_an_address_of_the_settings_is_a_secret(
         "llm_base_url": "http://ann:pass@127.0.0.1/v1",
         "search_api_key": "key-of-searching",
         "database_url": f"postgresql://ann:{LONG}-db@host/name",
+        "redis_url": f"redis://:{LONG}-redis@host:6379/0",
         "users": "accounts",
         "oidc_issuer": "https://id.example.com",
         "oidc_client_id": "drydock",
@@ -31,7 +32,14 @@ def test_every_key_and_every_password_in_an_address_of_the_settings_is_a_secret(
     }
     found = server_secrets(Settings.model_validate({"data_dir": tmp_path, **given}), environment)
     kinds = ("models", "searching", "signing-in", "a-profile", "sandboxes", "a-provider")
-    words = [f"{LONG}-as-a-token", f"{LONG}-db", f"{LONG}-proxy", "pass", *(f"key-of-{one}" for one in kinds)]
+    words = [
+        f"{LONG}-as-a-token",
+        f"{LONG}-db",
+        f"{LONG}-redis",
+        f"{LONG}-proxy",
+        "pass",
+        *(f"key-of-{one}" for one in kinds),
+    ]
     assert sorted(found) == sorted(words)
 
 
