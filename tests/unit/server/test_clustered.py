@@ -24,6 +24,7 @@ from server.auth.identity import Identity
 from server.conversation_manager import clustered, inbox
 from server.conversation_manager.clustered import ClusteredConversationManager
 from server.conversation_manager.conversation_manager import ManagerParts
+from server.db import redis_notices
 from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
 from server.db.errors import DatabaseError
@@ -425,7 +426,11 @@ async def test_live_output_comes_once_to_the_clients_of_each_server(servers: Ser
 
 
 @pytest.mark.redis
-async def test_live_output_goes_over_redis_and_over_postgresql_while_that_is_away(servers: Servers) -> None:
+async def test_live_output_goes_over_redis_and_over_postgresql_while_that_is_away(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANSWER_SECONDS", "SILENT_SECONDS"):  # a busy machine is no reason to take it for gone
+        monkeypatch.setattr(redis_notices, name, 30.0)
     with RedisServer() as redis:
         url = {"redis_url": redis.url}
         async with servers.one(**url) as first, servers.one("second", **url) as second, servers.one("third") as third:
