@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ GREETING_SECONDS: Final = 2.0
 """How often a server says something to itself, to see that what is said is heard."""
 SILENT_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
+CANCEL_SECONDS: Final = 0.1
 MAX_WAITING: Final = 10_000
 AT_ONCE: Final = 200
 
@@ -69,9 +70,7 @@ class _Library:
         except self.failures as error:
             raise RedisAwayError(" ".join(str(error).split()) or "it does not answer in time") from error
         finally:
-            with suppress(*self.failures):
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await client.aclose()
+            await _ended([asyncio.create_task(client.aclose())], of_itself=ANSWER_SECONDS)
 
 
 class RedisNotices:
@@ -130,9 +129,7 @@ class RedisNotices:
             for task in ended:
                 task.result()
         finally:
-            for task in work:
-                task.cancel()
-            await asyncio.wait(work)
+            await _ended(work)
 
     async def _listen(self, client: Any) -> None:
         news = client.pubsub(ignore_subscribe_messages=True)
@@ -203,6 +200,21 @@ class RedisNotices:
             self._unheard(self._waiting.popleft()[1])
         text = f"Redis is away ({error}): live output goes over PostgreSQL until it is back"
         self._metrics.trouble(Trouble.REDIS_AWAY, text)
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]], *, of_itself: float = 0.0) -> None:
+    """End these tasks, which have so long to end of themselves.
+
+    The client may swallow a cancellation that meets it when it gives a connection back, so there are several.
+    """
+    if of_itself:
+        await asyncio.wait(tasks, timeout=of_itself)
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=CANCEL_SECONDS)
+    for task in tasks:
+        task.cancelled() or task.exception()  # what it is was told by whoever failed first
 
 
 async def examine_redis(url: str) -> str:

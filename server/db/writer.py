@@ -95,6 +95,7 @@ class Writer:
         self._wake = asyncio.Event()
         self._closing = False
         self._is_in_doubt = False
+        self._probed_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._connection: AsyncConnection | None = None
 
@@ -200,17 +201,19 @@ class Writer:
 
     async def _until_woken(self) -> None:
         """Wait for something to do; while nothing can be stored, try again and again whether it can."""
-        try:
-            async with asyncio.timeout(self.health.PROBE_SECONDS if self.health.problem else None):
+        now, every = asyncio.get_running_loop().time, self.health.PROBE_SECONDS
+        with suppress(TimeoutError):
+            async with asyncio.timeout(every if self.health.problem else None):
                 await self._wake.wait()
-        except TimeoutError:
-            await self._probe()
         self._wake.clear()
-        if self._is_in_doubt:
+        # Also where there is always something to do: that a change could be made does not say that events can be.
+        is_due = bool(self.health.problem) and now() >= self._probed_at + every
+        if is_due or self._is_in_doubt:
             self._is_in_doubt = False
             await self._probe()
 
     async def _probe(self) -> None:
+        self._probed_at = asyncio.get_running_loop().time()
         try:
             connection = await self._connect()
             async with connection.begin():

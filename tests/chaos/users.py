@@ -82,7 +82,7 @@ class User:
         self.conversation_id = made.json()["conversation_id"]
         self.stay()
         for word in self.words:
-            await (self._say_by_socket(word) if self._chance.random() < 0.5 else self._say_by_request(word))
+            await (self.say_by_socket(word) if self._chance.random() < 0.5 else self._say_by_request(word))
             if self._chance.random() < 0.5:
                 await self.until_answered([word])
             else:
@@ -119,12 +119,12 @@ class User:
         except RefusedForGoodError as error:
             self.findings.append(str(error))
 
-    async def _say_by_socket(self, word: str) -> None:
+    async def say_by_socket(self, word: str) -> None:
         said = {"action": "message", "args": {"content": word}, "idempotency_key": word}
         while True:
             with suppress(SocketIOError, TimeoutError):
                 if self._socket is not None and self._socket.connected:
-                    answer = await self._socket.call("oh_user_action", said, timeout=ANSWER_SECONDS)
+                    answer = await _answer_of(self._socket, said)
                     if answer["success"]:
                         return
                     if answer["error"].startswith("no_conversation"):
@@ -181,6 +181,20 @@ class User:
     async def _until_more(self) -> None:
         self._changed.clear()
         await self._changed.wait()
+
+
+async def _answer_of(connection: Any, said: dict[str, Any]) -> dict[str, Any]:
+    """What is answered; `TimeoutError` where that connection is lost, which the library does not tell who waits."""
+    asking = asyncio.create_task(connection.call("oh_user_action", said, timeout=ANSWER_SECONDS))
+    try:
+        while connection.connected and not asking.done():
+            await asyncio.wait([asking], timeout=0.1)
+        if not asking.done():
+            raise TimeoutError
+        answer: dict[str, Any] = asking.result()
+        return answer
+    finally:
+        asking.cancel()
 
 
 def _is_state(frame: dict[str, Any]) -> bool:

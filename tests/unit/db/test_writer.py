@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from agent_core.errors import EventStoreError, StaleOwnerError
+from agent_core.errors import STORAGE_UNAVAILABLE, EventStoreError, StaleOwnerError
 from agent_core.events.store import NewEvent
 from agent_core.testing.store_contract import new_event, new_events, payloads
 from server.db.database import DATABASE_FILE, Database, open_database
@@ -301,6 +301,21 @@ async def test_closing_tells_also_who_waits_between_two_attempts(database: Datab
         await writer.close()
         with pytest.raises(DatabaseError, match="may not be stored"):
             await pending
+
+
+async def test_that_the_storage_works_again_is_found_also_where_there_is_always_something_to_change(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a server of several, whose renewals come more often than it is tried."""
+    health, nothing = database.writer.health, text("DELETE FROM conversations WHERE id = 'none'")
+    monkeypatch.setattr(type(health), "PROBE_SECONDS", 0.2)
+
+    async def works_again() -> bool:
+        await database.writer.execute(nothing)
+        return not health.problem
+
+    health.failed(STORAGE_UNAVAILABLE, "the database server cannot be reached")
+    await until(works_again)
 
 
 async def test_more_pending_changes_than_the_bound_are_refused(
