@@ -24,6 +24,7 @@ from server.doors.preview.access import COOKIE_NAMES, Passes, PreviewLinks
 from server.doors.preview.http_proxy import PreviewLimits
 from server.doors.preview.preview import Preview
 from server.http.base_path import BasePath
+from server.http.user_header import UserHeader
 from server.settings.settings import Settings
 from tests.contract.runner.client import PATIENCE_SECONDS, Runner, attached, ports_and_programs
 from tests.listening import Handler, listening
@@ -172,7 +173,8 @@ async def site(runner: Runner, limits: PreviewLimits, base_path: str) -> AsyncIt
         origins=OriginPolicy.from_settings(Settings(allowed_hosts=("drydock.example.com",))),
         limits=limits,
     )
-    app = BasePath(preview, base_path, elsewhere=lambda host: links.addresses.parse(host) is not None)
+    base = BasePath(preview, base_path, elsewhere=lambda host: links.addresses.parse(host) is not None)
+    app = UserHeader(base, names=["Remote-User"], proxies=["127.0.0.1", "10.1.2.3"], refused=pytest.fail)
     options: dict[str, Any] = {"http": "httptools", "ws_per_message_deflate": False, "server_header": False}
     try:
         async with (

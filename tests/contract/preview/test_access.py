@@ -165,6 +165,7 @@ async def test_the_sandbox_sees_no_credentials_of_drydock_and_no_address_of_the_
         "x-forwarded-for": "10.1.2.3",
         "forwarded": "for=10.1.2.3",
         "x-real-ip": "10.1.2.3",
+        "remote-user": "ann-of-the-proxy",
         "referer": f"http://{site.host_of(seen)}/page?q",
         "origin": f"http://{site.host_of(seen)}",
     }
@@ -172,6 +173,7 @@ async def test_the_sandbox_sees_no_credentials_of_drydock_and_no_address_of_the_
     text = (await site.get(seen, headers={**headers, "cookie": f"a=1; {own}; b=2"})).text
     assert TOKEN not in text
     assert "10.1.2.3" not in text
+    assert "ann-of-the-proxy" not in text
     assert "drydock" not in text
     lines = text.lower().split("\r\n")
     assert f"host: localhost:{seen}" in lines

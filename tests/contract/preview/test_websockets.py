@@ -96,7 +96,12 @@ async def test_path_subprotocol_and_headers_are_passed_on_but_no_pass_and_no_ext
     async with program(echo, process_request=look, subprotocols=["vite-hmr"]) as port:
         origin = f"http://{site.host_of(port)}"
         async with opened(
-            site, port, "/a%20b?c=1", subprotocols=["other", "vite-hmr"], origin=origin, headers={"X-Mine": "1"}
+            site,
+            port,
+            "/a%20b?c=1",
+            subprotocols=["other", "vite-hmr"],
+            origin=origin,
+            headers={"X-Mine": "1", "Remote-User": "ann"},
         ) as client:
             assert client.subprotocol == "vite-hmr"
     (request,) = seen
@@ -104,6 +109,7 @@ async def test_path_subprotocol_and_headers_are_passed_on_but_no_pass_and_no_ext
     assert request.headers["host"] == f"localhost:{port}"
     assert request.headers["origin"] == f"http://localhost:{port}"
     assert request.headers["x-mine"] == "1"
+    assert "remote-user" not in request.headers
     assert "cookie" not in request.headers
     assert "sec-websocket-extensions" not in request.headers
     assert len(request.headers.get_all("sec-websocket-key")) == 1

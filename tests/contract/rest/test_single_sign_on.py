@@ -13,6 +13,7 @@ import pytest
 
 from agent_core.events.event import utc_now
 from agent_core.troubles import Trouble
+from server.auth import oidc
 from server.auth.identity import Role
 from server.auth.oidc import OidcClient, Person
 from server.http.gate import OIDC_BEGIN, OIDC_FINISH
@@ -35,6 +36,12 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
     "sam": {"preferred_username": "sam", "groups": ["engineers"]},
 }
 ROLES = {"admins": "administrator", "engineers": "user", "guests": "viewer"}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oidc, "REQUEST_SECONDS", 60.0)
+    monkeypatch.setattr(oidc, "FINISH_SECONDS", 180.0)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from server.auth import oidc
 from server.auth.id_token import KEYS_SECONDS, LEEWAY_SECONDS, REREAD_SECONDS, IdTokenError, KeySet
 from server.auth.oidc import (
     SIGN_IN_SECONDS,
@@ -42,6 +43,12 @@ ACCOUNTS = {
     "ann": {"name": "Ann Smith", "email": "Ann@Example.com", "email_verified": True, "groups": ["admins", "all"]},
     "bob": {"name": "Bob", "email": "ann@example.com", "email_verified": False},
 }
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oidc, "REQUEST_SECONDS", 60.0)
+    monkeypatch.setattr(oidc, "FINISH_SECONDS", 180.0)
 
 
 @pytest.fixture(scope="module")
