@@ -15,6 +15,7 @@ function after(...actions: readonly ListAction[]) {
 const first: ListAction = {
   type: "first-page",
   page: { results: [conversation("d", 9), conversation("c", 8)], next_page_id: "p2" },
+  query: "",
 };
 const second: ListAction = {
   type: "next-page",
@@ -33,6 +34,7 @@ describe("the list of conversations", () => {
     const fresh: ListAction = {
       type: "first-page",
       page: { results: [conversation("e", 10), conversation("c", 8, "renamed")], next_page_id: "p2" },
+      query: "",
     };
     const list = after(first, second, fresh);
     expect(ids(list)).toEqual(["e", "c", "b", "a"]);
@@ -41,8 +43,18 @@ describe("the list of conversations", () => {
   });
 
   it("holds nothing but the first page when that is all there is", () => {
-    const all: ListAction = { type: "first-page", page: { results: [conversation("c", 8)], next_page_id: null } };
+    const all: ListAction = { type: "first-page", page: { results: [conversation("c", 8)], next_page_id: null }, query: "" };
     expect(ids(after(first, second, all))).toEqual(["c"]);
+  });
+
+  it("holds nothing of before when something else is looked for", () => {
+    const found: ListAction = {
+      type: "first-page",
+      page: { results: [conversation("d", 9)], next_page_id: "p9" },
+      query: "boat",
+    };
+    const list = after(first, second, found);
+    expect([ids(list), list.query, list.nextPageId]).toEqual([["d"], "boat", "p9"]);
   });
 
   it("keeps what it has when a refresh fails", () => {

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from datetime import timedelta
+from pathlib import Path
 
 import httpx
 import pytest
 from playwright.async_api import expect
 
+from agent_core.events.event import utc_now
 from agent_core.testing.model_turns import Call, Turn, say
+from server.db.database import open_database
+from server.db.engine import DatabaseSettings
+from server.db.repositories.conversations import ConversationRecord
 from tests.e2e.conftest import MakeModel, OpenPage, Play, StartServer, ask, done, overflow, run, until_phase
 from tests.integration.server.conftest import ServerProcess
 from tests.unit.runner.test_pictures import png
@@ -154,6 +160,29 @@ async def test_conversations_are_renamed_and_deleted(play: Play, visit: OpenPage
     await expect(page.get_by_test_id("conversation-item")).to_have_count(0)
     async with server.client() as client:
         assert (await client.get("/api/conversations")).json()["results"] == []
+
+
+async def test_a_conversation_is_found_by_its_title_among_many_with_the_keyboard(
+    start_server: StartServer, visit: OpenPage, tmp_path: Path
+) -> None:
+    async with open_database(tmp_path / "data0", DatabaseSettings()) as database:
+        for number in range(30):
+            title = "Mend the tide clock" if number == 0 else f"Task {number}"
+            made = utc_now() + timedelta(minutes=number - 100)
+            await database.conversations.create(ConversationRecord(id=f"c{number}", title=title, created_at=made))
+    seen = await visit((await start_server()).url)
+    items = seen.page.get_by_test_id("conversation-item")
+    await expect(items).not_to_have_count(0)
+    await seen.page.get_by_test_id("new-conversation").focus()
+    await seen.page.keyboard.press("Tab")
+    await seen.page.keyboard.type("TIDE")
+    await expect(items).to_have_count(1)
+    await expect(items).to_contain_text("Mend the tide clock")
+    await seen.page.keyboard.press("Escape")
+    await expect(items).not_to_have_count(1)
+    await expect(seen.page.get_by_test_id("search-field")).to_be_focused()
+    assert await overflow(seen.page) == 0
+    assert seen.complaints == []
 
 
 async def test_settings_are_kept_and_the_key_is_never_shown(start_server: StartServer, visit: OpenPage) -> None:

@@ -224,9 +224,11 @@ export class Api {
     await this.#request("PATCH", `/api/docker-hosts/${encodeURIComponent(name)}`, { draining });
   }
 
-  async conversations(limit: number, pageId: string | null): Promise<ConversationPage> {
+  /** A page of them, of those alone that have `text` in their titles, repositories or ids, if there is any. */
+  async conversations(limit: number, pageId: string | null, text = ""): Promise<ConversationPage> {
     const query = new URLSearchParams({ limit: String(limit) });
     if (pageId !== null) query.set("page_id", pageId);
+    if (text !== "") query.set("query", text);
     const fields = asFields(await this.#request("GET", `/api/conversations?${query.toString()}`));
     return {
       results: listField(fields, "results").map(toConversation),

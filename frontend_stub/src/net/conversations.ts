@@ -1,4 +1,5 @@
 /** Keeps the list of conversations in step with the server. */
+import type { ConversationPage } from "../protocol/rest";
 import { createList, reduceList } from "../state/conversations";
 import type { ConversationList, ListAction } from "../state/conversations";
 import { ModelStore } from "../state/store";
@@ -15,6 +16,7 @@ const SOON_MILLISECONDS = 400;
 export class ConversationsKeeper {
   readonly store: ModelStore<ConversationList, ListAction>;
   readonly #api: Api;
+  #query = "";
   #timer: number | undefined;
   #soon: number | undefined;
 
@@ -42,23 +44,34 @@ export class ConversationsKeeper {
     }, SOON_MILLISECONDS);
   };
 
+  /** Lists those alone that have this text in their titles, repositories or ids, and all again without one. */
+  async search(query: string): Promise<void> {
+    if (query === this.#query) return;
+    this.#query = query;
+    await this.refresh();
+  }
+
   async refresh(): Promise<void> {
-    try {
-      this.store.dispatch({ type: "first-page", page: await this.#api.conversations(PAGE_SIZE, null) });
-    } catch (error) {
-      this.store.dispatch({ type: "failed", error: errorText(error) });
-    }
+    await this.#load(null, (page, query) => ({ type: "first-page", page, query }));
   }
 
   async loadMore(): Promise<void> {
-    const { loading, nextPageId } = this.store.current;
-    if (loading || nextPageId === null) return;
+    const { loading, nextPageId, query } = this.store.current;
+    if (loading || nextPageId === null || query !== this.#query) return;
     this.store.dispatch({ type: "loading" });
+    await this.#load(nextPageId, (page) => ({ type: "next-page", page }));
+  }
+
+  /** What comes too late, since something else is looked for by now, is left out. */
+  async #load(pageId: string | null, taken: (page: ConversationPage, query: string) => ListAction): Promise<void> {
+    const query = this.#query;
+    let action: ListAction;
     try {
-      this.store.dispatch({ type: "next-page", page: await this.#api.conversations(PAGE_SIZE, nextPageId) });
+      action = taken(await this.#api.conversations(PAGE_SIZE, pageId, query), query);
     } catch (error) {
-      this.store.dispatch({ type: "failed", error: errorText(error) });
+      action = { type: "failed", error: errorText(error) };
     }
+    if (query === this.#query) this.store.dispatch(action);
   }
 
   /** Shows the new title at once; the old one comes back when the server refuses. */

@@ -1,7 +1,9 @@
-/** The list of conversations: pages as far as they were asked for, and a first page kept fresh. */
+/** The list of conversations, or of those with a text: pages as far as they were asked for, and a first page kept fresh. */
 import type { ConversationInfo, ConversationPage } from "../protocol/rest";
 
 export interface ConversationList {
+  /** What all of them have in their titles, repositories or ids; empty: these are simply all. */
+  query: string;
   items: readonly ConversationInfo[];
   nextPageId: string | null;
   loading: boolean;
@@ -12,15 +14,14 @@ export interface ConversationList {
 
 export type ListAction =
   | { readonly type: "loading" }
-  | { readonly type: "first-page"; readonly page: ConversationPage }
+  | { readonly type: "first-page"; readonly page: ConversationPage; readonly query: string }
   | { readonly type: "next-page"; readonly page: ConversationPage }
   | { readonly type: "failed"; readonly error: string }
-  | { readonly type: "upsert"; readonly info: ConversationInfo }
   | { readonly type: "rename"; readonly id: string; readonly title: string }
   | { readonly type: "remove"; readonly id: string };
 
 export function createList(): ConversationList {
-  return { items: [], nextPageId: null, loading: false, loaded: false, error: "" };
+  return { query: "", items: [], nextPageId: null, loading: false, loaded: false, error: "" };
 }
 
 export function reduceList(list: ConversationList, action: ListAction): void {
@@ -29,7 +30,7 @@ export function reduceList(list: ConversationList, action: ListAction): void {
       list.loading = true;
       return;
     case "first-page":
-      takeFirstPage(list, action.page);
+      takeFirstPage(list, action.page, action.query);
       return;
     case "next-page":
       list.items = merge(list.items, action.page.results);
@@ -41,9 +42,6 @@ export function reduceList(list: ConversationList, action: ListAction): void {
       list.loading = false;
       list.error = action.error;
       return;
-    case "upsert":
-      list.items = merge(list.items, [action.info]);
-      return;
     case "rename":
       list.items = list.items.map((item) =>
         item.conversation_id === action.id ? { ...item, title: action.title } : item,
@@ -54,11 +52,12 @@ export function reduceList(list: ConversationList, action: ListAction): void {
   }
 }
 
-/** A fresh first page replaces what it covers, so that conversations deleted elsewhere go; later pages stay. */
-function takeFirstPage(list: ConversationList, page: ConversationPage): void {
+/** A fresh first page replaces what it covers, so that conversations deleted elsewhere go; later pages of the same stay. */
+function takeFirstPage(list: ConversationList, page: ConversationPage, query: string): void {
   const last = page.results.at(-1);
-  const isWhole = page.next_page_id === null || last === undefined;
+  const isWhole = page.next_page_id === null || last === undefined || query !== list.query;
   const later = isWhole ? [] : list.items.filter((item) => item.created_at < last.created_at);
+  list.query = query;
   list.items = merge(later, page.results);
   if (!list.loaded || later.length === 0) list.nextPageId = page.next_page_id;
   list.loaded = true;

@@ -5,6 +5,7 @@ import { useServices } from "../../app/services";
 import { BASE_PATH } from "../../net/base-path";
 import { errorText } from "../../net/http";
 import type { ConversationInfo } from "../../protocol/rest";
+import type { ConversationList } from "../../state/conversations";
 import { useReadable } from "../../state/store";
 import { ConfirmDialog } from "../common/ConfirmDialog";
 import { CloseIcon, GearIcon, PlusIcon } from "../common/icons";
@@ -12,8 +13,11 @@ import { isolated } from "../../app/isolated";
 import { Logo } from "../common/Logo";
 import { Spinner } from "../common/Spinner";
 import { ConversationRow } from "./ConversationRow";
+import { SearchField } from "./SearchField";
 import { ServerFacts } from "./ServerFacts";
 import { ThemeButton } from "./ThemeButton";
+
+const FEW = 8;
 
 interface SidebarProps {
   /** Closes the drawer at phone width; does nothing elsewhere. */
@@ -53,6 +57,7 @@ export function Sidebar({ onLeave }: SidebarProps) {
       <Link href="/" className="button new-button" data-testid="new-conversation" onClick={onLeave}>
         <PlusIcon size={16} /> New conversation
       </Link>
+      {isWorthSearching(list) && <SearchField />}
       <nav className="conversations" aria-label="Conversations" data-testid="conversation-list">
         {list.items.length > 0 && (
           <ul>
@@ -69,7 +74,13 @@ export function Sidebar({ onLeave }: SidebarProps) {
             ))}
           </ul>
         )}
-        {list.loaded && list.items.length === 0 && <p className="list-note">Your conversations will be listed here.</p>}
+        {list.loaded && list.items.length === 0 && (
+          <p className="list-note" role="status">
+            {list.query === ""
+              ? "Your conversations will be listed here."
+              : `No conversation has “${isolated(list.query)}” in its title, its repository or its id.`}
+          </p>
+        )}
         {!list.loaded && list.error === "" && (
           <p className="list-note">
             <Spinner /> Loading
@@ -106,6 +117,11 @@ export function Sidebar({ onLeave }: SidebarProps) {
       )}
     </div>
   );
+}
+
+/** A few are found at a glance; what was looked for stays changeable, however few were found. */
+function isWorthSearching(list: ConversationList): boolean {
+  return list.query !== "" || list.nextPageId !== null || list.items.length >= FEW;
 }
 
 /** Loads the next page when it scrolls into view, or when it is pressed. */
