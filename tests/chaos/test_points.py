@@ -45,7 +45,7 @@ def assert_nothing_was_found(outcomes: Sequence[Outcome]) -> None:
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 async def test_nothing_is_lost_doubled_or_left_over_when_a_server_is_killed() -> None:
     """And the workload, when nothing is killed, passes every point."""
     whole, *harmed = await carried_out([unharmed("local"), *(plan_of(seed, "local") for seed in LOCAL_SEEDS)])
@@ -56,6 +56,6 @@ async def test_nothing_is_lost_doubled_or_left_over_when_a_server_is_killed() ->
 
 
 @pytest.mark.docker
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 async def test_nor_where_sandboxes_are_containers() -> None:
     assert_nothing_was_found(await carried_out([plan_of(seed, "docker") for seed in DOCKER_SEEDS]))

@@ -11,7 +11,6 @@ from tests.e2e.conftest import MakeModel, OpenPage, StartServer, ask, done, unti
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.timeout(180),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

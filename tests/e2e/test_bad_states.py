@@ -24,7 +24,6 @@ from tests.small_disk import fill, small_disk
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.timeout(180),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

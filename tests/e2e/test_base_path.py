@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.proxies, pytest.mark.asyncio(loop
 TOKEN = "a-token-for-servers-behind-proxies"
 
 
-@pytest.mark.timeout(240)
 async def test_a_whole_visit_lies_below_the_path(browser: Browser, start_server: StartServer, tmp_path: Path) -> None:
     settings = {"TOKEN": TOKEN, "BASE_PATH": "/drydock", "TRUSTED_PROXIES": "127.0.0.1", "SANDBOX": "unconfined"}
     server = await start_server(**HURRIED, **{f"DRYDOCK_{name}": value for name, value in settings.items()})

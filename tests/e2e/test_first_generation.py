@@ -23,7 +23,6 @@ from tests.e2e.conftest import ROOT, MakeModel, OpenPage, StartServer, Visit
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.bubblewrap,
-    pytest.mark.timeout(240),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

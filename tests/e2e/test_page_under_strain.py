@@ -11,7 +11,6 @@ from tests.e2e.conftest import MakeModel, OpenPage, Play, StartServer, ask, done
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.docker,
-    pytest.mark.timeout(180),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

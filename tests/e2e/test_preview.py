@@ -13,7 +13,6 @@ from tests.integration.server.conftest import create, following
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.docker,
-    pytest.mark.timeout(180),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

@@ -10,7 +10,7 @@ from playwright.async_api import expect
 
 from tests.e2e.conftest import ROOT, OpenPage, StartServer
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 RECORDING = ROOT / "tests" / "contract" / "rest" / "first_generation.json"
 

@@ -16,7 +16,6 @@ from tests.unit.runner.test_pictures import png
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.docker,
-    pytest.mark.timeout(180),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 

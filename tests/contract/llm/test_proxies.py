@@ -22,8 +22,6 @@ from tests.connect_proxy import connect_proxy, through
 from tests.contract.llm.test_providers import anthropic_stream
 from tests.listening import listening
 
-pytestmark = pytest.mark.timeout(120)
-
 PROGRAM = """
 import asyncio, json, sys
 from pydantic import SecretStr

@@ -83,7 +83,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.mark.timeout(600)  # all routes, one after the other, each a subtest
+@pytest.mark.timeout(1200)  # all routes, one after the other, each a subtest
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")  # schemathesis does so itself
 @SCHEMA.parametrize()
 @settings(

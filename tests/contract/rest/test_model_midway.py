@@ -151,7 +151,6 @@ async def settled(server: Server, conversation_id: str, has_begun: Callable[[], 
     return found
 
 
-@pytest.mark.timeout(240)
 async def test_whatever_the_model_server_does_in_the_middle_nothing_half_is_done_and_a_message_goes_on(
     make_server: MakeServer,
 ) -> None:

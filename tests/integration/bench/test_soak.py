@@ -15,7 +15,7 @@ from bench.slopes import Slope
 from bench.soak import BOUNDS, Outcome, Plan
 
 ROOT = Path(__file__).parents[3]
-RUN_SECONDS = 180.0
+RUN_SECONDS = 600.0
 NOTHING = Load(0.0, 0, 0, 0, 0.0, 0.0, {}, {})
 
 

@@ -161,7 +161,7 @@ class ComposeProject:
             data=None if body is None else json.dumps(body).encode(),
         )
         trusted = None if self.tls is None else ssl.create_default_context(cafile=self.tls[2])
-        with urllib.request.urlopen(request, timeout=30, context=trusted) as answer:
+        with urllib.request.urlopen(request, timeout=90, context=trusted) as answer:
             content = answer.read()
         try:
             return json.loads(content)

@@ -30,7 +30,7 @@ def nobody_listens(_status: str, _text: str) -> None:
 @pytest.fixture
 async def client(proxy_address: str) -> AsyncIterator[Any]:
     """Docker's own client library behind the proxy."""
-    client = await asyncio.to_thread(APIClient, base_url=proxy_address, version="auto", timeout=30)
+    client = await asyncio.to_thread(APIClient, base_url=proxy_address, version="auto", timeout=90)
     yield client
     client.close()
 

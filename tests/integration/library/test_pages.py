@@ -234,7 +234,7 @@ def test_commands_are_there_with_their_options(block: Block, open_server: Runnin
             if words[0] == "curl":
                 url = open_server.process.url
                 command = [word.replace("http://127.0.0.1:3000", url) for word in words]
-                done = subprocess.run([*command, "-sS", "-f"], capture_output=True, text=True, timeout=30)
+                done = subprocess.run([*command, "-sS", "-f"], capture_output=True, text=True, timeout=90)
                 assert done.returncode == 0, (part, done.stdout, done.stderr)
             else:
                 check_command(words)

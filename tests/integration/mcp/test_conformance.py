@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -52,8 +51,6 @@ DOCUMENT: Final = "https://conformance-test.local/client-metadata.json"
 ARGUMENTS: Final[dict[str, dict[str, Any]]] = {"add_numbers": {"a": 5, "b": 3}}
 TIMED: Final = "client-sse-retry-timing"
 """A check that measures time, which a busy machine fails; it is not judged."""
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def node() -> str:

@@ -26,7 +26,7 @@ from tests.integration.audit import CAN_BE_AUDITED, PATIENCE
 from tests.integration.server.forks import ROOT, ForkedProcess, fork_server
 
 START_SECONDS = 90.0
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 CLOSE_SECONDS = 120.0
 GAUGE = re.compile(r"^drydock_(tasks|sessions|sandboxes|connections|live_logs|working|waiting) (\S+)$", re.MULTILINE)
 MAY_BE_KEPT = Counter({"connection": 500, "drydock.db": 4, "drydock.db-wal": 4, "/": 1, "pipe": 1})
@@ -123,7 +123,7 @@ class ServerProcess:
     def client(self) -> httpx.AsyncClient:
         headers = {"X-Session-API-Key": self.token} if self.token else {}
         # It speaks no TLS, and to load the certificates of all authorities takes longer than most requests.
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, verify=False)  # noqa: S501
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=90, verify=False)  # noqa: S501
 
     async def kill(self) -> None:
         """End it as a power cut does."""
@@ -229,7 +229,7 @@ class Follower:
         latest = max(self.events, default=-1)
         key = self.server.token or "null"
         query = f"conversation_id={self.conversation_id}&latest_event_id={latest}&providers_set=&session_api_key={key}"
-        await self._socket.connect(f"{self.server.url}?{query}", transports=["websocket"], wait_timeout=20)
+        await self._socket.connect(f"{self.server.url}?{query}", transports=["websocket"], wait_timeout=90)
 
     async def disconnect(self) -> None:
         if self._socket is not None:

@@ -89,7 +89,6 @@ def answer_of(gate: Path) -> Any:
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.timeout(180)
 async def test_workspaces_are_in_a_backup_and_go_on_where_it_is_restored(
     make_process: MakeProcess, tmp_path: Path
 ) -> None:
@@ -193,7 +192,6 @@ def audit(data_dir: Path) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(180)
 async def test_backups_of_a_server_at_work_are_whole_whatever_is_done_meanwhile(
     make_process: MakeProcess, tmp_path: Path
 ) -> None:

@@ -300,7 +300,6 @@ ALLOWED = {
 """Where a value may be seen, and why."""
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("sandbox", "log_format"),
     [

@@ -30,7 +30,7 @@ from drydock_client import (
 )
 from tests.integration.server.conftest import MakeProcess, ServerProcess, stored_events
 
-pytestmark = [pytest.mark.bubblewrap, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.bubblewrap]
 
 LIMIT = 60.0
 TOKEN = "a-token-for-tests-of-clients"

@@ -46,7 +46,6 @@ def keyed(client: httpx.AsyncClient) -> Any:
     return client.post("/api/conversations", json={}, headers={"Idempotency-Key": "the-same-one"})
 
 
-@pytest.mark.timeout(120)
 async def test_a_clock_that_jumps_deletes_nothing_repeats_nothing_and_disturbs_no_order(
     make_process: MakeProcess, tmp_path: Path
 ) -> None:

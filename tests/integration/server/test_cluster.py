@@ -40,7 +40,7 @@ from tests.integration.server.conftest import (
 from tests.integration.server.test_app_ports import SERVE, polled
 from tests.waiting import until
 
-pytestmark = [pytest.mark.postgresql, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.postgresql]
 
 CLUSTERED = "server.conversation_manager.clustered.ClusteredConversationManager"
 LEASE_SECONDS = 3

@@ -93,7 +93,6 @@ async def one_of(*waits: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.timeout(180)
 async def test_a_command_that_runs_on_over_many_crashes_is_no_loop(make_process: MakeProcess) -> None:
     waits = "until [ -e go ]; do sleep 0.05; done; echo once >> ran"
 
@@ -114,7 +113,6 @@ async def test_a_command_that_runs_on_over_many_crashes_is_no_loop(make_process:
         assert workspace.joinpath("ran").read_text() == "once\n"
 
 
-@pytest.mark.timeout(180)
 async def test_one_that_ends_the_server_each_time_is_held_back_and_the_others_finish(
     make_process: MakeProcess,
 ) -> None:

@@ -42,7 +42,6 @@ def assert_nothing_was_lost(follower: Follower, stored: list[dict[str, Any]]) ->
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.timeout(240)
 async def test_killed_while_commands_run_one_after_the_other(make_process: MakeProcess) -> None:
     rng = random.Random(4)
     server = await make_process(*LOCAL)
@@ -106,7 +105,6 @@ async def test_killed_while_a_fork_is_made(make_process: MakeProcess) -> None:
     assert logs(server) == {conversation_id}
 
 
-@pytest.mark.timeout(240)
 async def test_killed_while_a_recording_is_imported(make_process: MakeProcess) -> None:
     server = await make_process(*LIGHTEST)
     notes = server.data_dir / "forks"
@@ -147,7 +145,6 @@ def logs(server: ServerProcess) -> set[str]:
         return {row[0] for row in database.execute("SELECT DISTINCT conversation_id FROM events")}
 
 
-@pytest.mark.timeout(240)
 async def test_killed_while_conversations_are_made(make_process: MakeProcess) -> None:
     rng = random.Random(7)
     server = await make_process(*LIGHTEST)
@@ -203,7 +200,6 @@ def work(request: ModelRequest) -> Turn:
     return WORK[done]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("sandbox", "actions_before_the_kill"),
     [

@@ -53,7 +53,6 @@ def has_ended(frame: dict[str, Any]) -> bool:
     return bool(frame.get("extras", {}).get("agent_state") == "finished")
 
 
-@pytest.mark.timeout(240)
 async def test_sub_agents_outlive_a_kill_and_belong_to_their_conversation(make_process: MakeProcess) -> None:
     async with ModelServer(answer) as model:
         environment = {

@@ -57,7 +57,6 @@ async def volumes(server: ServerProcess) -> list[str]:
     return await docker("volume", "ls", "-q", "--filter", f"label=drydock.instance={instance}")
 
 
-@pytest.mark.timeout(240)
 async def test_a_container_outlives_a_killed_server_is_adopted_and_goes_with_its_conversation(
     make_process: MakeProcess, tmp_path: Path
 ) -> None:
@@ -106,7 +105,6 @@ async def test_a_server_ends_in_its_time_while_its_engine_hangs(make_process: Ma
         await server.close()
 
 
-@pytest.mark.timeout(240)
 async def test_an_engine_that_comes_up_after_the_server_is_waited_for(
     make_process: MakeProcess, tmp_path: Path
 ) -> None:
@@ -133,7 +131,6 @@ async def test_an_engine_that_comes_up_after_the_server_is_waited_for(
         assert "here" in follower.frames[-1]["content"]
 
 
-@pytest.mark.timeout(240)
 async def test_a_container_whose_conversation_is_gone_is_removed_at_the_next_start(make_process: MakeProcess) -> None:
     server = await make_process("--sandbox", "docker")
     conversation_id = await create(server)
@@ -149,7 +146,6 @@ async def test_a_container_whose_conversation_is_gone_is_removed_at_the_next_sta
     assert await volumes(server) == []
 
 
-@pytest.mark.timeout(240)
 async def test_a_containers_image_limits_network_and_variables_are_the_conversations_own(
     make_process: MakeProcess,
 ) -> None:
@@ -184,7 +180,6 @@ def forget(file: Path, conversation_id: str) -> None:
         database.execute("DELETE FROM conversations WHERE id = ?", (conversation_id,))
 
 
-@pytest.mark.timeout(240)
 async def test_stopping_and_ending_leave_no_running_container(make_process: MakeProcess) -> None:
     server = await make_process("--sandbox", "docker")
     first, second = await create(server), await create(server)

@@ -260,7 +260,6 @@ async def ran(*command: str) -> None:
     assert await process.wait() == 0
 
 
-@pytest.mark.timeout(240)
 async def test_conversations_on_two_hosts_of_which_one_is_lost_and_comes_back(
     make_process: MakeProcess, second: SecondEngine, tmp_path: Path
 ) -> None:

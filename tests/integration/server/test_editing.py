@@ -22,7 +22,6 @@ def finished(follower: Follower) -> bool:
     return any(frame.get("extras", {}).get("agent_state") == "finished" for frame in follower.frames)
 
 
-@pytest.mark.timeout(240)
 async def test_a_drafted_edit_outlives_a_kill_while_the_model_writes_it_out_and_is_made_once(
     make_process: MakeProcess,
 ) -> None:

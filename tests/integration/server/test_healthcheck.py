@@ -15,8 +15,6 @@ from tests.certificates import Authority
 from tests.integration.server.conftest import MakeProcess
 from tests.integration.server.forks import ROOT
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def command() -> list[str]:
     """As the image runs it, with this checkout's file."""
@@ -29,7 +27,7 @@ def command() -> list[str]:
 async def check(port: int) -> subprocess.CompletedProcess[str]:
     environment = {"DRYDOCK_PORT": str(port)}
     return await asyncio.to_thread(
-        subprocess.run, command(), env=environment, capture_output=True, text=True, check=False, timeout=30
+        subprocess.run, command(), env=environment, capture_output=True, text=True, check=False, timeout=90
     )
 
 

@@ -142,7 +142,6 @@ def resident(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "kind", [pytest.param("docker", marks=pytest.mark.docker), pytest.param("local", marks=pytest.mark.bubblewrap)]
 )

@@ -18,7 +18,6 @@ from tests.played_cluster import PlayedCluster
 pytestmark = [pytest.mark.docker, pytest.mark.bubblewrap]
 
 
-@pytest.mark.timeout(240)
 async def test_a_pod_outlives_a_killed_server_is_adopted_and_goes_with_its_conversation(
     make_process: MakeProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

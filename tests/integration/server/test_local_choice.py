@@ -9,7 +9,6 @@ from tests.integration.server.conftest import MakeProcess, following
 pytestmark = pytest.mark.bubblewrap
 
 
-@pytest.mark.timeout(180)
 async def test_network_disk_and_variables_act_in_a_local_sandbox_and_an_image_is_refused(
     make_process: MakeProcess,
 ) -> None:

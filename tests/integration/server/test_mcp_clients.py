@@ -39,7 +39,6 @@ async def ask(**order: Any) -> dict[str, Any]:
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.timeout(240)
 async def test_a_client_in_another_language_works_through_both_doors(make_process: MakeProcess) -> None:
     turns = [call("terminal", {"command": "echo from $((40 + 2))"}), finish("It says 42.")]
     async with ModelServer(turns) as model:

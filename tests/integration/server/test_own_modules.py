@@ -145,7 +145,6 @@ def house(tmp_path: Path) -> Path:
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.timeout(240)
 async def test_what_a_module_registers_is_named_in_settings_and_acts(make_process: MakeProcess, house: Path) -> None:
     script = [call("stock", {"item": "screws"}), finish("There are 12."), finish("There are 12, please.")]
 
@@ -205,7 +204,6 @@ def _state(frames: list[dict[str, Any]]) -> str:
     return str(states[-1]) if states else ""
 
 
-@pytest.mark.timeout(120)
 async def test_a_module_that_cannot_be_imported_stops_the_start_by_name(make_process: MakeProcess, house: Path) -> None:
     broken = house / "code/house/drydock.py"
     broken.write_text("import json\n\nvalue = json.loads('nothing')\n")
@@ -217,7 +215,6 @@ async def test_a_module_that_cannot_be_imported_stops_the_start_by_name(make_pro
     assert "drydock.toml" in said
 
 
-@pytest.mark.timeout(120)
 async def test_the_doctor_says_what_each_module_has_registered(house: Path) -> None:
     command = [sys.executable, "-m", "server", "doctor", "--sandbox", "unconfined", "--data-dir", str(house / "data")]
     process = await asyncio.create_subprocess_exec(

@@ -22,7 +22,6 @@ def finished(follower: Follower, times: int = 1) -> bool:
     return states.count("finished") >= times
 
 
-@pytest.mark.timeout(240)
 async def test_an_agent_plans_on_a_server_and_a_task_list_outlives_it(make_process: MakeProcess) -> None:
     script = [
         call("task_tracker", {"command": "plan", "task_list": TASKS}),

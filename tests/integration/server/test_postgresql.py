@@ -34,7 +34,6 @@ async def address(postgresql: Cluster) -> AsyncIterator[str]:
     await postgresql.run("DROP ROLE locked")
 
 
-@pytest.mark.timeout(120)
 async def test_a_conversation_from_its_start_to_its_end_through_a_kill_and_an_outage(
     address: str, postgresql: Cluster, tmp_path: Path, make_process: MakeProcess
 ) -> None:

@@ -23,7 +23,7 @@ from tests.e2e.conftest import free_port
 from tests.integration.server.conftest import ServerProcess, create
 from tests.proxies import Proxy, caddy, haproxy, nginx
 
-pytestmark = [pytest.mark.proxies, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.proxies]
 
 WAIT_SECONDS = 60.0
 TOKEN = "a-token-for-servers-behind-proxies"
@@ -81,7 +81,7 @@ async def following(place: Place, conversation: str, transport: str) -> AsyncIte
             f"https://{address.netloc}?{query}",
             transports=[transport],
             socketio_path=f"{address.path}/socket.io",
-            wait_timeout=20,
+            wait_timeout=60,
         )
         try:
             yield line, told

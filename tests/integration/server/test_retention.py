@@ -8,8 +8,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from agent_core.testing.model_server import ModelRequest, ModelServer
 from agent_core.testing.model_turns import Turn, call, finish
 from tests.integration.server.conftest import WAIT_SECONDS, MakeProcess, ServerProcess, create, following, stored_events
@@ -31,7 +29,6 @@ async def ids_of(server: ServerProcess) -> set[str]:
     return {info["conversation_id"] for info in found}
 
 
-@pytest.mark.timeout(120)
 async def test_what_works_or_waits_in_line_outlives_a_kill_and_every_limit(
     make_process: MakeProcess, tmp_path: Path
 ) -> None:

@@ -21,8 +21,6 @@ from tests.certificates import Authority
 from tests.integration.server.conftest import MakeProcess, ServerProcess, clean_environment
 from tests.integration.server.forks import ROOT
 
-pytestmark = pytest.mark.timeout(120)
-
 WAIT_SECONDS = 60.0
 
 

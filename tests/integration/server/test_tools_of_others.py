@@ -29,7 +29,6 @@ for line in sys.stdin:
 
 
 @pytest.mark.bubblewrap
-@pytest.mark.timeout(240)
 async def test_a_clients_call_is_offered_again_after_a_kill_and_mcp_programs_run_in_the_sandbox(
     make_process: MakeProcess,
 ) -> None:

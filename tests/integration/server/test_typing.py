@@ -10,7 +10,7 @@ import pytest
 from drydock_client import DrydockClient
 from tests.integration.server.conftest import Follower, MakeProcess, ServerProcess
 
-pytestmark = [pytest.mark.bubblewrap, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.bubblewrap]
 
 Send = Callable[[dict[str, Any]], Awaitable[object]]
 

@@ -62,7 +62,6 @@ PROVIDERS = [
 ]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(("provider", "sandboxes"), PROVIDERS)
 async def test_it_is_a_conversations_or_nobodys_whatever_becomes_of_the_server(
     make_process: MakeProcess, provider: str, sandboxes: Found
@@ -131,7 +130,6 @@ def same_but_for_its_name(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.timeout(120)
 async def test_one_that_somebody_has_ended_is_not_handed_out(make_process: MakeProcess) -> None:
     server = await make_process("--sandbox", "local", environment=ONE)
     first = await create(server)

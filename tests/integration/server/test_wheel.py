@@ -19,8 +19,6 @@ import pytest
 from tests.integration.server.conftest import ServerProcess, create, following
 from tests.integration.server.forks import ROOT
 
-pytestmark = pytest.mark.timeout(240)
-
 USER = 12345
 MOST_BYTES = 4_000_000
 PACKAGES = ("agent_core", "drydock_client", "migrations", "runtime_images", "server")

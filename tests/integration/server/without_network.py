@@ -31,7 +31,7 @@ def bring_loopback_up() -> None:
 def ask(url: str, body: Any = None) -> Any:
     content = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, content, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=90) as answer:
         return json.load(answer)
 
 
@@ -51,7 +51,7 @@ def main() -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         url = found[1]
-        with urllib.request.urlopen(url, timeout=30) as page:
+        with urllib.request.urlopen(url, timeout=90) as page:
             assert b'<div id="root">' in page.read()
         conversation = ask(f"{url}/api/conversations", {"initial_user_msg": "Show me around."})["conversation_id"]
         while True:
@@ -64,7 +64,7 @@ def main() -> None:
             time.sleep(0.1)
         assert sum(one.get("observation") == "run" for one in events) >= 2
         request = urllib.request.Request(f"{url}/api/conversations/{conversation}", method="DELETE")
-        urllib.request.urlopen(request, timeout=30).close()
+        urllib.request.urlopen(request, timeout=90).close()
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(30)

@@ -67,7 +67,7 @@ class House:
         if llm is None:
             assert model is not None
             quick = {"num_retries": 3, "retry_min_wait": 0.05, "retry_max_wait": 0.1, "retry_multiplier": 0.05}
-            llm = LLM(model="openai/scripted", base_url=model.url, api_key="sk-test-key-000", timeout=5, **quick)
+            llm = LLM(model="openai/scripted", base_url=model.url, api_key="sk-test-key-000", timeout=30, **quick)
         spec = SandboxSpec(
             conversation_id=conversation_id,
             instance_id=self.instance_id,

@@ -68,7 +68,6 @@ def results(events: list[AnyEvent]) -> list[str]:
     return [event.observation.text for event in events if isinstance(event, ObservationEvent)]
 
 
-@pytest.mark.timeout(240)
 async def test_plugins_are_brought_up_in_order_and_again_with_the_sandbox(house: House) -> None:
     look = f"{ASK}; cat order; echo $GREETING; ls -d made"
     cell = "import os; print('open_file' in globals(), os.environ['GREETING'])"
@@ -94,7 +93,6 @@ async def test_plugins_are_brought_up_in_order_and_again_with_the_sandbox(house:
     assert results(events)[0].startswith("it's me"), "the service is there before the command that woke the sandbox"
 
 
-@pytest.mark.timeout(240)
 async def test_plugins_are_brought_up_again_in_a_sandbox_that_a_server_has_left_before_they_were_there(
     house: House,
 ) -> None:
@@ -114,7 +112,6 @@ async def test_plugins_are_brought_up_again_in_a_sandbox_that_a_server_has_left_
     assert await ups() == "up\nup\n"
 
 
-@pytest.mark.timeout(120)
 async def test_an_agent_class_without_jupyter_has_no_kernel(house: House) -> None:
     model = await house.model([call("execute_ipython_cell", {"code": "1"}), finish()])
     async with house.running(model, "go", agent_class="PlainAgent") as session:
