@@ -48,7 +48,7 @@ class _Library:
                 "redis_url is set, and the client of Redis is not installed: pip install 'drydock[redis]', or leave "
                 f"redis_url out ({error})"
             ) from error
-        self.failures = (RedisError, OSError, TimeoutError)
+        self.failures = (RedisError, OSError, TimeoutError, RuntimeError)  # the last: uvloop of a closed connection
         self._redis = Redis
         self._url = url
         self._options = {
@@ -119,6 +119,8 @@ class RedisNotices:
                     await self._serve(client)
             except RedisAwayError as error:
                 self._lose(error)
+            finally:
+                self.is_there = False
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _serve(self, client: Any) -> None:

@@ -86,7 +86,7 @@ async def servers(url: str, *names: str) -> AsyncIterator[list[Server]]:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-    assert all(task.cancelled() for task in tasks)
+    assert all(task.cancelled() for task in tasks)  # and none has failed before
 
 
 async def test_a_server_is_told_alone_and_in_order(redis: RedisServer) -> None:
@@ -178,6 +178,21 @@ async def test_a_redis_that_does_not_tell_is_away(redis: RedisServer, monkeypatc
         await a.until_there()
         monkeypatch.setattr(redis_notices, "_channel_of", lambda name: f"elsewhere:{name}")
         await a.until_away()
+
+
+async def test_a_connection_that_the_event_loop_has_closed_is_one_that_is_away(redis: RedisServer) -> None:
+    """As uvloop says it of what the client writes to a connection that was lost in that moment."""
+
+    def closed(name: str) -> str:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    async with servers(redis.url, "a") as (a,):
+        await a.until_there()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(redis_notices, "_channel_of", closed)
+            await a.until_away()
+        await a.until_there()
+    assert a.metrics.troubles(Trouble.REDIS_AWAY) == 1
 
 
 def test_what_is_wrong_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
