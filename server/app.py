@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from importlib import import_module
 from shutil import disk_usage
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -22,7 +23,6 @@ from agent_core.runtime.sandbox import SandboxProvider
 from agent_core.runtime.selection import choose_provider
 from agent_core.spans import watched_by
 from agent_core.troubles import Trouble
-from server.accounts import Accounts
 from server.auth.doorkeeper import Doorkeeper
 from server.auth.identity import Authenticator, OneTokenAuthenticator, OwnAuthenticator, PageSessions, resolve_token
 from server.auth.origin import OriginPolicy, check_bind
@@ -95,10 +95,13 @@ from server.settings.docker_hosts import hosts_of
 from server.settings.kubernetes import kubernetes_options
 from server.settings.secret_values import server_secrets
 from server.settings.settings import MEGABYTE, Settings
-from server.single_sign_on import Newcomers, ProviderSignIn, ProxySignIn
 from server.sockets.connections import SocketLimits
 from server.sockets.gateway import SocketGateway
 from server.traces import Traces
+
+if TYPE_CHECKING:  # loaded where users have accounts
+    from server.accounts import Accounts
+    from server.single_sign_on import ProviderSignIn
 
 ChooseProvider = Callable[[], Awaitable[SandboxSelection]]
 
@@ -121,7 +124,7 @@ class Application:
         self.token = resolve_token(settings)
         made = make_part(settings, "authenticator_class", settings)
         own = None if made is None else OwnAuthenticator(made)
-        self.accounts = Accounts(self.token, path=settings.base_path or "/") if settings.users == "accounts" else None
+        self.accounts = _accounts_of(settings, self.token)
         if self.accounts is None and (own is None or not own.required):
             check_bind(settings, self.token)
         page = page_of(settings)
@@ -255,6 +258,8 @@ class Application:
         )
         provider: ProviderSignIn | None = None
         if self.accounts is not None:
+            from server.single_sign_on import Newcomers, ProviderSignIn, ProxySignIn
+
             newcomers = Newcomers(settings, database.users, database.identities)
             proxy = ProxySignIn(settings, newcomers, metrics.trouble) if settings.user_header else None
             await stack.enter_async_context(self.accounts.over(database, self._keeper, proxy=proxy))
@@ -390,6 +395,14 @@ def create_app(
     log.
     """
     return Application(settings, choose=choose, log_masker=log_masker)
+
+
+def _accounts_of(settings: Settings, token: str | None) -> Accounts | None:
+    if settings.users != "accounts":
+        return None
+    from server.accounts import Accounts
+
+    return Accounts(token, path=settings.base_path or "/")
 
 
 def _make_api(

@@ -6,14 +6,13 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Header, Path, Request
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from agent_core.troubles import USER
-from server.accounts import Accounts
 from server.auth.identity import IDENTITY, Authenticator, Identity
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.database import Database
@@ -32,7 +31,10 @@ from server.session.agents.web_search import SearchService
 from server.session.sandboxes import Sandboxes
 from server.session.warm_sandboxes import WarmSandboxes
 from server.settings.settings import Settings
-from server.single_sign_on import ProviderSignIn
+
+if TYPE_CHECKING:  # loaded where users have accounts
+    from server.accounts import Accounts
+    from server.single_sign_on import ProviderSignIn
 
 
 @dataclass(frozen=True, slots=True)
