@@ -258,13 +258,14 @@ class Application:
         )
         provider: ProviderSignIn | None = None
         if self.accounts is not None:
-            from server.single_sign_on import Newcomers, ProviderSignIn, ProxySignIn
-
-            newcomers = Newcomers(settings, database.users, database.identities)
-            proxy = ProxySignIn(settings, newcomers, metrics.trouble) if settings.user_header else None
+            elsewhere = import_module("server.single_sign_on")
+            newcomers = elsewhere.Newcomers(settings, database.users, database.identities)
+            proxy = elsewhere.ProxySignIn(settings, newcomers, metrics.trouble) if settings.user_header else None
             await stack.enter_async_context(self.accounts.over(database, self._keeper, proxy=proxy))
             if settings.oidc_issuer is not None:
-                provider = ProviderSignIn(settings, newcomers, database.identities, database.secrets, metrics.trouble)
+                provider = elsewhere.ProviderSignIn(
+                    settings, newcomers, database.identities, database.secrets, metrics.trouble
+                )
                 stack.push_async_callback(provider.aclose)
         await database.audit.look()
         self._keeper.on_refused = database.audit.refused
@@ -400,9 +401,8 @@ def create_app(
 def _accounts_of(settings: Settings, token: str | None) -> Accounts | None:
     if settings.users != "accounts":
         return None
-    from server.accounts import Accounts
-
-    return Accounts(token, path=settings.base_path or "/")
+    made: Accounts = import_module("server.accounts").Accounts(token, path=settings.base_path or "/")
+    return made
 
 
 def _make_api(
