@@ -35,7 +35,7 @@ from tests.chaos.script import EFFECTS, FORBIDDEN, SECRET, wanted_lines
 from tests.chaos.workload import Workload, rows, stored_events_of
 from tests.integration.server.conftest import comparable
 
-END_SECONDS = 15.0
+END_SECONDS = 60.0
 _ANSWERS = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
 _KEPT_FILES = {
     *("drydock.db", "secret.key", "token", "instance-id", "instance.lock", "last-backup.json", "last-seen.json"),

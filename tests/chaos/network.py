@@ -22,7 +22,7 @@ PORT: Final = 3000
 Other = Literal["database", "servers", "proxy"]
 Way = Literal["both", "in", "out"]
 
-_ENDING_SECONDS: Final = 10.0
+_ENDING_SECONDS: Final = 60.0
 _CLONE_NEWNET: Final = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -26,7 +26,7 @@ OPTIONS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 
 Script = Callable[[ModelRequest], Turn]
 
@@ -62,7 +62,7 @@ async def ask(page: Page, text: str) -> None:
     await page.get_by_test_id("send-button").click()
 
 
-async def until_phase(page: Page, *phases: str, patience: float = 60) -> None:
+async def until_phase(page: Page, *phases: str, patience: float = 120) -> None:
     selector = ", ".join(f'[data-testid="agent-status"][data-phase="{phase}"]' for phase in phases)
     await page.locator(selector).first.wait_for(timeout=patience * 1000)
 
