@@ -39,6 +39,7 @@ END_SECONDS = 60.0
 _ANSWERS = (ObservationEvent, AgentErrorEvent, UserRejectObservation)
 _KEPT_FILES = {
     *("drydock.db", "secret.key", "token", "instance-id", "instance.lock", "last-backup.json", "last-seen.json"),
+    "audit-head.json",
 }
 _OF_CONVERSATIONS = ("events", "webhook_positions", "chat_turns", "feedback", "shares")
 SCRATCH = {"tmp": "TMPDIR", "home": "HOME", "runtime": "XDG_RUNTIME_DIR", "cache": "XDG_CACHE_HOME"}
@@ -48,7 +49,11 @@ _COUNTS = {
     **dict.fromkeys((*_OF_CONVERSATIONS, "conversations", "webhooks"), (0, "")),
     # Of several servers:
     **dict.fromkeys(("servers", "leases", "inbox", "payloads", "shared_facts", "waiting_files"), (0, "")),
-    **dict.fromkeys(("settings", "secrets", "sealing_keys", "alembic_version"), (1, "")),
+    # Of several users:
+    **dict.fromkeys(
+        ("users", "user_identities", "used_states", "access_tokens", "sign_ins", "one_time_links"), (0, "")
+    ),
+    **dict.fromkeys(("settings", "secrets", "sealing_keys", "alembic_version", "audit_heads"), (1, "")),
     **dict.fromkeys(("skills", "notes", "notes_index"), (1, "keeping")),
     "plugins": (2, "plugin"),
     "mcp_sign_ins": (1, "sign-in"),
@@ -56,10 +61,12 @@ _COUNTS = {
 """How many rows each table may have when every conversation is deleted, and with which part of the workload alone."""
 _ALLOWED = {
     "owners": "epoch > 0",
+    "audit": "number <= (SELECT number FROM audit_heads)",
     "idempotency_keys": "scope NOT LIKE 'send:%'",
     "mcp_sign_ins": "state IS NULL AND pending IS NULL",
 }
-"""What each row of these is: kept on purpose; remembered for a week, of no conversation; waiting for no browser."""
+"""What each row of these is: kept on purpose; in the signed chain; remembered for a week, of no conversation; waiting
+for no browser."""
 
 
 async def audit_of_the_run(workload: Workload, excused: Collection[str] = ()) -> list[str]:
