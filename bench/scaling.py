@@ -23,9 +23,10 @@ class Costs:
     """What one of each takes.
 
     Counted (they are the same on every machine): what a step with one command of usual output stores, the messages
-    with which another server is told of it, rows on the disk with their indexes, connections. Measured: processor time
-    and memory. Assumed: `busy_share`, of a core's time what may be used so that nobody waits long for it, and
-    `sandbox_mib`, which is what the server itself reckons with.
+    with which another server is told of it, rows on the disk with their indexes, connections. Measured: processor
+    time memory, the write-ahead log, and the reading of a lease, which each of several servers does once a second
+    for each conversation that is loaded at any of them. Assumed: `busy_share`, of a core's time what may be used so
+    that nobody waits long for it, and `sandbox_mib`, which is what the server itself reckons with.
     """
 
     events_per_step: float = 2.0
@@ -40,13 +41,15 @@ class Costs:
     server_ms: float = 6.5
     database_ms: float = 0.6
     client_ms_per_event: float = 0.17
+    server_ms_per_lease: float = 0.0096
+    database_ms_per_lease: float = 0.0004
+    write_ahead_factor: float = 1.6
     process_mib: float = 130.0
     loaded_kib: float = 350.0
     client_kib: float = 60.0
 
     busy_share: float = 0.6
     sandbox_mib: float = 256.0
-    write_ahead_factor: float = 2.5
 
 
 COSTS: Final = Costs()
@@ -102,8 +105,16 @@ def need(load: Load, costs: Costs = COSTS) -> Need:
     steps = load.agents / (load.model_seconds + load.command_seconds + own_seconds)
     watched = steps * costs.events_per_step * load.clients / max(load.agents, 1)
     busy = (steps * costs.server_ms + watched * costs.client_ms_per_event) / 1000
-    cores = busy / costs.busy_share
-    processes = max(1, math.ceil(cores))
+    processes = max(1, math.ceil(busy / costs.busy_share))
+    looked_at = 0.0
+    if processes > 1:
+        looked_at = load.agents
+        left = costs.busy_share - looked_at * costs.server_ms_per_lease / 1000
+        if left <= 0:
+            raise ValueError(f"{load.agents} agents: servers that look at so many leases each second do nothing else")
+        processes = math.ceil(busy / left)
+    cores = (busy + processes * looked_at * costs.server_ms_per_lease / 1000) / costs.busy_share
+    database_busy = (steps * costs.database_ms + processes * looked_at * costs.database_ms_per_lease) / 1000
     elsewhere = (processes - 1) / processes
     in_memory = load.agents * costs.loaded_kib + load.clients * costs.client_kib
     stored = steps * step_bytes(load.output_bytes, costs)
@@ -116,7 +127,7 @@ def need(load: Load, costs: Costs = COSTS) -> Need:
         rows=steps * costs.events_per_step,
         commits=steps * costs.appends_per_step,
         notices=steps * costs.notices_per_step * elsewhere * min(1.0, load.clients / max(load.agents, 1)),
-        database_cores=steps * costs.database_ms / 1000 / costs.busy_share,
+        database_cores=database_busy / costs.busy_share,
         connections=processes * costs.connections_per_process,
         write_ahead=stored * costs.write_ahead_factor,
         database_size=stored_bytes(load.conversations, load.steps_per_conversation, load.output_bytes, costs),
