@@ -259,7 +259,7 @@ class Application:
         provider: ProviderSignIn | None = None
         if self.accounts is not None:
             elsewhere = import_module("server.single_sign_on")
-            newcomers = elsewhere.Newcomers(settings, database.users, database.identities)
+            newcomers = elsewhere.Newcomers(settings, database.users, database.identities, database.audit)
             proxy = elsewhere.ProxySignIn(settings, newcomers, metrics.trouble) if settings.user_header else None
             await stack.enter_async_context(self.accounts.over(database, self._keeper, proxy=proxy))
             if settings.oidc_issuer is not None:

@@ -13,10 +13,12 @@ from typing import Final, NamedTuple
 from pydantic import ValidationError
 
 from agent_core.troubles import Trouble
+from server.auth.audit import SYSTEM
 from server.auth.identity import Role
 from server.auth.names import MAX_NAME_CHARS, NameRefusedError, checked_email, checked_name
 from server.auth.oidc import SIGN_IN_SECONDS, BegunAtProvider, OidcClient, OidcError, OidcProvider, Person
 from server.auth.secrets import SecretBox, SecretUnreadableError
+from server.db.repositories.audit import AuditLog
 from server.db.repositories.identities import BY_PROXY, IdentityRepository
 from server.db.repositories.users import UserError, UserRecord, UserRepository
 from server.http.user_header import header_text
@@ -41,12 +43,15 @@ class NotAdmittedError(OidcError):
 class Newcomers:
     """Decides whom the server lets in of those for whom others vouch, and as what."""
 
-    def __init__(self, settings: Settings, users: UserRepository, identities: IdentityRepository) -> None:
+    def __init__(
+        self, settings: Settings, users: UserRepository, identities: IdentityRepository, audit: AuditLog
+    ) -> None:
         self._roles = {group: Role(role) for group, role in settings.group_roles.items()}
         self._default = Role(settings.default_role) if settings.default_role is not None else None
         self._creates = settings.create_users
         self._users = users
         self._identities = identities
+        self._audit = audit
 
     async def admit(self, person: Person) -> UserRecord:
         """The user that this person is, who may be new, with the role that their groups give; `NotAdmittedError`.
@@ -64,8 +69,10 @@ class Newcomers:
         if user.disabled:
             raise NotAdmittedError("your account here is disabled; ask an administrator")
         if self._roles and user.role is not role:
+            details = {"role": role, "by": person.issuer}
             try:
-                return await self._users.change(user.name, role=role)
+                async with self._audit.beside("user.changed", ("user", user.name), details, actor=SYSTEM):
+                    return await self._users.change(user.name, role=role)
             except UserError as error:
                 logger.warning("%s keeps a role that their groups do not give: %s", user.name, error)
         return user
@@ -85,6 +92,8 @@ class Newcomers:
             )
         except UserError as error:
             raise NotAdmittedError(str(error)) from error
+        details = {"role": user.role, "by": person.issuer, "subject": person.subject}
+        await self._audit.record("user.added", ("user", user.name), details, actor=SYSTEM)
         logger.info("%s is a new user, as %s, by the word of %s", user.name, user.role, person.issuer)
         return user
 

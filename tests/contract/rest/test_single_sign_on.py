@@ -116,6 +116,15 @@ async def test_people_sign_in_and_are_what_their_groups_say(make_server: MakeSer
         async with Browser(server) as other:
             await other.sign_in("bob")
             assert (await other.me())["role"] == "user"
+        all_records = (await browser.here.get("/api/admin/audit")).json()["results"]
+        said = [one for one in reversed(all_records) if one["action"] != "sign_in.refused"]
+        assert [(one["action"], one["target"]["id"]) for one in said] == [
+            ("user.added", "Ann.Smith"),
+            ("sign_in.begun", "Ann.Smith"),
+            ("user.added", "bob"),
+            ("sign_in.begun", "bob"),
+        ]
+        assert said[2]["details"] == {"role": "user", "by": client.issuer, "subject": "bob"}
 
 
 async def test_who_looks_like_another_is_somebody_else(make_server: MakeServer, client: OidcClient) -> None:
@@ -286,19 +295,23 @@ async def test_the_proxys_users_are_let_in_and_nobody_elses(
 
 
 async def test_groups_count_with_each_request_and_a_disabled_user_is_out(make_server: MakeServer) -> None:
-    async with proxied(make_server) as server:
-        async with by_proxy(server, Remote_User="root", Remote_Groups="admins") as root:
-            await me(root)
-        async with by_proxy(server, Remote_User="ann", Remote_Groups="admins") as ann:
-            assert await me(ann) == "administrator"
-            ann.headers["Remote-Groups"] = "guests"
-            assert await me(ann) == "viewer"
-            assert (await ann.post("/api/conversations", json={})).status_code == 403
-            ann.headers["Remote-Groups"] = "none"
-            assert await me(ann) == 401
-            ann.headers["Remote-Groups"] = "guests"
-            await server.app.services.database.users.change("ann", disabled=True)
-            assert await me(ann) == 401
+    async with (
+        proxied(make_server) as server,
+        by_proxy(server, Remote_User="root", Remote_Groups="admins") as root,
+        by_proxy(server, Remote_User="ann", Remote_Groups="admins") as ann,
+    ):
+        await me(root)
+        assert await me(ann) == "administrator"
+        ann.headers["Remote-Groups"] = "guests"
+        assert await me(ann) == "viewer"
+        (changed,) = (await root.get("/api/admin/audit", params={"action": "user.changed"})).json()["results"]
+        assert changed["details"] == {"role": "viewer", "by": "proxy"}
+        assert (await ann.post("/api/conversations", json={})).status_code == 403
+        ann.headers["Remote-Groups"] = "none"
+        assert await me(ann) == 401
+        ann.headers["Remote-Groups"] = "guests"
+        await server.app.services.database.users.change("ann", disabled=True)
+        assert await me(ann) == 401
 
 
 async def test_sockets_know_the_proxys_users_too(make_server: MakeServer) -> None:
