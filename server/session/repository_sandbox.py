@@ -54,7 +54,7 @@ async def settle(
     """
     wish = await read_wish(connection, f"{connection.working_dir}/{folder}")
     if wish is None:
-        return  # it could not be cloned, which the next start tries again
+        return  # it could not be cloned or looked at, which the next start tries again
     problem, chosen = wish.problem, None
     if wish.image:
         try:
@@ -94,19 +94,24 @@ class RepositoryWish(NamedTuple):
 
 
 async def read_wish(sandbox: SandboxAccess, folder: str) -> RepositoryWish | None:
-    """What the repository cloned into `folder` (an absolute path) wishes for; None: it is not there.
+    """What the repository cloned into `folder` (an absolute path) wishes for; None: it is not there, or was not told.
 
     Raises `SandboxLostError`.
     """
-    if await _read(sandbox, f"{folder}/.git/HEAD") is None:
+    try:
+        if await _read(sandbox, f"{folder}/.git/HEAD") is None:
+            return None
+        for file in FILES:
+            if (content := await _read(sandbox, f"{folder}/{file}")) is None:
+                continue
+            try:
+                return RepositoryWish(file, image=image_in(file, content))
+            except ValueError as error:
+                return RepositoryWish(file, problem=str(error))
+    except SandboxLostError:
+        raise
+    except SandboxError:  # no answer in time
         return None
-    for file in FILES:
-        if (content := await _read(sandbox, f"{folder}/{file}")) is None:
-            continue
-        try:
-            return RepositoryWish(file, image=image_in(file, content))
-        except ValueError as error:
-            return RepositoryWish(file, problem=str(error))
     return RepositoryWish("")
 
 
@@ -157,7 +162,5 @@ async def _read(sandbox: SandboxAccess, path: str) -> bytes | None:
     args = {"path": path, "limit": _MAX_BYTES + 1}
     try:
         return (await sandbox.request("file.read", args, limit_seconds=_READ_SECONDS)).blob or b""
-    except SandboxLostError:
-        raise
-    except (SandboxError, ToolError):  # not there, a folder, or not to be read by the sandbox's user
+    except ToolError:  # not there, a folder, or not to be read by the sandbox's user
         return None

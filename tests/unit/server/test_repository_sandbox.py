@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from server.session.repository_sandbox import FILES, OWN_FILE, image_in
+from agent_core.errors import SandboxError, SandboxLostError, ToolError
+from server.session.repository_sandbox import FILES, OWN_FILE, RepositoryWish, image_in, read_wish
+from tests.answering_sandbox import AnsweringSandbox, Asked
 
 DEVCONTAINER = FILES[1]
 
@@ -53,3 +57,25 @@ def test_the_image_is_read_from_toml_or_from_json_as_editors_write_it(file: str,
 def test_what_cannot_be_read_is_told(file: str, content: bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         image_in(file, content)
+
+
+class Repository(AnsweringSandbox):
+    """A sandbox with a repository in it, without any such file, whose second answer may be another."""
+
+    def __init__(self, second: Exception | None = None) -> None:
+        super().__init__()
+        self._second = second
+
+    def answer(self, asked: Asked) -> dict[str, Any]:
+        if self._second is not None and len(self.asked) == 2:
+            raise self._second
+        if not asked.args["path"].endswith("HEAD"):
+            raise ToolError("it is not there")
+        return {}
+
+
+async def test_a_file_that_is_not_there_is_no_wish_and_one_that_could_not_be_asked_for_is_unknown() -> None:
+    assert await read_wish(Repository(), "/workspace/a") == RepositoryWish("")
+    assert await read_wish(Repository(SandboxError("no answer in time")), "/workspace/a") is None
+    with pytest.raises(SandboxLostError):
+        await read_wish(Repository(SandboxLostError("gone")), "/workspace/a")
