@@ -18,7 +18,6 @@ from server.db import backup
 from server.db.archives import ArchiveError, HashedFile, copy_to, read_archive
 from server.db.database import DATABASE_FILE, KEY_FILE, open_beside
 from server.db.engine import DatabaseSettings
-from server.db.errors import DatabaseError
 from server.db.repositories.audit import AuditLog
 from server.db.tables import read_moment
 from server.db.temporary_files import temporary_file
@@ -39,8 +38,6 @@ class CheckedFile(NamedTuple):
 @asynccontextmanager
 async def open_audit(data_dir: Path, settings: DatabaseSettings) -> AsyncIterator[AuditLog]:
     """The audit log of a server, which may be running; `DatabaseError`: there is none, or it is another version's."""
-    if not (data_dir / KEY_FILE).exists():
-        raise DatabaseError(f"there is no {data_dir / KEY_FILE}: name the server's data folder with --data-dir")
     async with open_beside(data_dir, settings) as (engines, writer):
         yield AuditLog.of(engines, writer, data_dir / KEY_FILE)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Query
 from pydantic import BaseModel, Field
@@ -17,7 +17,9 @@ from server.routes.route_classes import make_router
 
 router = make_router("/api/admin/audit")
 
-PAGE = 100
+PAGE: Final = 100
+_MOST: Final = 2**53
+"""More records than there will be: a page's id is what a client sends."""
 
 
 class AuditActor(BaseModel):
@@ -73,7 +75,8 @@ async def list_audit_records(
     last = paging.last(int)
     log, limit = services.database.audit, paging.limit or PAGE
     wanted = Wanted(actor, action, since, until)
-    found = await log.page(wanted, before=None if last is None else last[0], limit=limit + 1)
+    before = None if last is None else min(last[0], _MOST)
+    found = await log.page(wanted, before=before, limit=limit + 1)
     page = found[:limit]
     return {
         "results": [{**shown_fields(one), "hash": one.hash} for one in page],

@@ -36,6 +36,7 @@ from server.auth.secrets import SecretBox
 from server.auth.signing import SigningKey
 from server.db.data_folder import give_to_owner
 from server.db.engine import Engines
+from server.db.errors import DatabaseError
 from server.db.tables import audit, audit_heads
 from server.db.temporary_files import temporary_file
 from server.db.writer import BESIDE, DatabaseChange, TableRepository, Writer
@@ -75,8 +76,7 @@ class Wanted(NamedTuple):
         if self.actor is not None:
             statement = statement.where(audit.c.user_id == self.actor)
         if self.action:
-            # What follows a dot is below what follows a slash; so the index has them together.
-            noun = (audit.c.action > f"{self.action}.") & (audit.c.action < f"{self.action}/")
+            noun = audit.c.action.startswith(f"{self.action}.", autoescape=True)
             statement = statement.where((audit.c.action == self.action) | noun)
         if self.since is not None:
             statement = statement.where(audit.c.at >= self.since)
@@ -115,7 +115,9 @@ class AuditLog(TableRepository):
 
     @classmethod
     def of(cls, engines: Engines, writer: Writer, key_file: Path) -> AuditLog:
-        """That of the server with this key file in its data folder."""
+        """That of the server with this key file in its data folder; `DatabaseError`: there is none."""
+        if not key_file.exists():
+            raise DatabaseError(f"there is no {key_file}: name the server's data folder with --data-dir")
         return cls(engines, writer, SigningKey(SecretBox.open(key_file)), key_file.with_name(NOTED_FILE))
 
     # --- writing ---
@@ -196,6 +198,7 @@ class AuditLog(TableRepository):
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
             self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def append(
         self,

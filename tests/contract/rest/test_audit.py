@@ -15,6 +15,7 @@ from server.app import create_app
 from server.auth.audit import Means
 from server.cli import main
 from server.db.errors import DatabaseError
+from server.db.page_ids import page_id as make_page_id
 from server.db.repositories.audit import AuditLog
 from server.routes.audited import AUDITED
 from server.settings.settings import Settings
@@ -73,6 +74,13 @@ async def records(server: Server, **query: Any) -> list[dict[str, Any]]:
     assert response.status_code == 200, response.text
     found: list[dict[str, Any]] = response.json()["results"]
     return found
+
+
+async def until_recorded(server: Server, action: str) -> None:
+    async def recorded() -> bool:
+        return bool(await records(server, action=action))
+
+    await server.until(recorded)
 
 
 async def test_changes_are_recorded_with_who_and_from_where_and_without_what_is_secret(server: Server) -> None:
@@ -184,6 +192,8 @@ async def test_records_come_in_pages_the_newest_first_and_by_what_they_say(serve
     moment = first["results"][2]["at"]
     assert [one["number"] for one in await records(server, since=moment)] == [6, 5, 4]
     assert [one["number"] for one in await records(server, until=moment)] == [3, 2, 1]
+    beyond = make_page_id(10**30)
+    assert len((await server.get("/api/admin/audit", params={"page_id": beyond})).json()["results"]) == 6
     for wrong in ({"page_id": "x"}, {"since": "yesterday"}, {"limit": 0}):
         assert (await server.get("/api/admin/audit", params=wrong)).status_code in (400, 422)
 
@@ -192,7 +202,7 @@ async def test_strangers_are_refused_and_that_is_noted_a_few_times_a_minute(serv
     for number in range(3):
         response = await server.get("/api/admin/audit", headers={"x-session-api-key": f"{SECRET}{number}"})
         assert response.status_code == 401
-    await server.app.services.database.audit.close()
+    await until_recorded(server, "sign_in.refused")
     (found,) = await records(server)
     assert (found["action"], found["actor"]["id"], found["address"]) == ("sign_in.refused", "", "127.0.0.1")
     assert "a wrong access token" in found["details"]["reason"]
@@ -219,7 +229,7 @@ async def test_with_accounts_each_record_names_its_user_and_administrators_alone
         assert found[1]["details"]["role"] == "user"
         wrong = {"name": "Ann", "password": f"{SECRET} of somebody"}
         assert (await server.post("/api/auth/sign-in", json=wrong)).status_code == 401
-        await server.app.services.database.audit.close()
+        await until_recorded(server, "sign_in.refused")
         (refused,) = await records(server, action="sign_in.refused")
         assert refused["details"]["reason"] == "a wrong name or password from 127.0.0.1"
         server.client.cookies.clear()

@@ -60,7 +60,7 @@ async def tamper(database: Database, *statements: str) -> None:
 @asynccontextmanager
 async def another_server(database: Database, note: Path) -> AsyncIterator[AuditLog]:
     """The log as another server of the same database has it, with a data folder of its own."""
-    engines = create_engines(database.engines.write.url, DatabaseSettings())
+    engines = create_engines(database.engines.write.url, DatabaseSettings(busy_timeout_seconds=60))
     async with Writer(engines, close_timeout_seconds=5) as writer:
         yield AuditLog(engines, writer, database.audit.key, note)
     await engines.dispose()
