@@ -16,6 +16,8 @@ import { useReadable } from "./state/store";
 const AccountLogin = lazy(async () => ({ default: (await import("./pages/AccountPages")).AccountLogin }));
 const WelcomePage = lazy(async () => ({ default: (await import("./pages/AccountPages")).WelcomePage }));
 
+const SharedPage = lazy(async () => ({ default: (await import("./pages/SharedPage")).SharedPage }));
+
 export function App({ services }: { readonly services: Services }) {
   return (
     <ServicesContext.Provider value={services}>
@@ -23,6 +25,7 @@ export function App({ services }: { readonly services: Services }) {
         <Suspense>
           <Switch>
             <Route path="/welcome" component={WelcomePage} />
+            <Route path="/shared" component={SharedPage} />
             <Route>
               <Inside services={services} />
             </Route>
@@ -37,6 +40,10 @@ export function App({ services }: { readonly services: Services }) {
 function Inside({ services }: { readonly services: Services }) {
   const loginNeeded = useReadable(services.keeper.loginNeeded);
   const withAccounts = useReadable(services.keeper.withAccounts);
+  useEffect(() => {
+    // A refused socket does not say by what one signs in; a refused request does.
+    if (loginNeeded && !withAccounts) services.api.config().catch(() => undefined);
+  }, [loginNeeded, withAccounts, services]);
   if (!loginNeeded) return <Pages services={services} />;
   return withAccounts ? <AccountLogin /> : <LoginPage />;
 }

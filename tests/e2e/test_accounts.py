@@ -46,6 +46,22 @@ async def test_an_invited_user_signs_in_works_and_signs_out(
     await expect(anns.get_by_test_id("composer-input")).to_be_visible()
     await expect(anns.get_by_test_id("conversation-item")).to_have_count(0)
 
+    await page.get_by_test_id("header-menu").click()
+    await page.get_by_test_id("header-share").click()
+    await page.get_by_test_id("share-make").click()
+    guests = (await visit(await page.get_by_test_id("share-address").input_value())).page
+    await until_phase(guests, "finished")
+    await expect(guests.get_by_test_id("composer-input")).to_have_attribute("placeholder", "Shared with you for reading")
+    await expect(guests.get_by_test_id("sidebar")).to_have_count(0)
+    await page.get_by_test_id("share-take-back").click()
+    await expect(page.get_by_test_id("share-entry")).to_have_count(0)
+    await page.get_by_test_id("share-user").fill("ann")
+    await page.get_by_test_id("share-make").click()
+    theirs = await page.get_by_test_id("share-address").input_value()
+    await expect(guests.get_by_test_id("login-name")).to_be_visible()
+    await anns.goto(theirs)
+    await until_phase(anns, "finished")
+
     await page.goto(f"{url}/settings")
     await page.get_by_test_id("account-sign-out").click()
     await page.get_by_test_id("login-name").fill("bob")

@@ -5,7 +5,7 @@ import { BASE_PATH } from "../net/base-path";
 import { ConversationsKeeper } from "../net/conversations";
 import { createRequest, passes } from "../net/http";
 import type { Request } from "../net/http";
-import { takeLink, TokenKeeper } from "../net/token";
+import { takeLink, takeShare, TokenKeeper } from "../net/token";
 import { WorkspaceApi } from "../net/workspace";
 import type { ServerConfig, Settings } from "../protocol/rest";
 import { Cell } from "../state/store";
@@ -19,6 +19,8 @@ export interface Services {
   readonly accountsRequest: Request;
   /** The one-time link that the page was opened with; empty where there was none. */
   readonly link: string;
+  /** The token of the link to a conversation that the page was opened with; empty where there was none. */
+  readonly shareToken: string;
   /** Loads the page anew, as whoever is signed in now: nothing of anybody else is left in it. */
   readonly loadAnew: () => void;
   readonly conversations: ConversationsKeeper;
@@ -41,6 +43,7 @@ export function createServices(): Services {
     keeper,
     accountsRequest: request,
     link: takeLink(),
+    shareToken: takeShare(),
     loadAnew: () => {
       window.location.assign(`${BASE_PATH}/`);
     },

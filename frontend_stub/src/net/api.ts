@@ -67,7 +67,12 @@ export function toConversation(value: unknown): ConversationInfo {
     selected_branch: nullable(fields, "selected_branch"),
     session_api_key: nullable(fields, "session_api_key"),
     url: nullable(fields, "url"),
+    access: toAccess(stringField(fields, "access")),
   };
+}
+
+function toAccess(text: string): "owner" | "write" | "read" {
+  return text === "read" || text === "write" ? text : "owner";
 }
 
 function toDrydockInfo(fields: Fields): DrydockInfo {
@@ -80,6 +85,7 @@ function toDrydockInfo(fields: Fields): DrydockInfo {
     auth_required: booleanField(fields, "auth_required"),
     settings_stored: fields.settings_stored !== false,
     account: toAccount(objectField(fields, "account")),
+    guest: booleanField(fields, "guest"),
   };
 }
 

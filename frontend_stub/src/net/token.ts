@@ -28,6 +28,13 @@ export function takeLink(): string {
   return link;
 }
 
+/** Takes the token of a link out of a `/shared#share_…` address, and out of the address bar, so that it is in no history. */
+export function takeShare(): string {
+  const token = /^#(share_[\w-]+)$/.exec(window.location.hash)?.[1] ?? "";
+  if (token !== "") window.history.replaceState(window.history.state, "", window.location.pathname);
+  return token;
+}
+
 export class TokenKeeper {
   /** True while the server refuses us and the login screen must be shown. */
   readonly loginNeeded = new Cell(false);

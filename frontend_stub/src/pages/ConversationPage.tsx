@@ -99,6 +99,8 @@ function placeholderOf(model: ConversationModel, phase: Phase): string {
   return PLACEHOLDERS[phase] ?? "Write a message";
 }
 
+const READ_ONLY = "Shared with you for reading";
+
 /** In these a message may be written that is sent later. */
 const QUEUES: ReadonlySet<Phase> = new Set(["opening", "starting"]);
 
@@ -180,11 +182,12 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
     tabShelf.write(draftKey(id), draft === "" ? text : `${text}\n\n${draft}`);
     setTakenBack(takenBack + 1);
   };
+  const readOnly = model.info?.access === "read";
   const launching = phase === "starting" && model.connection !== "refused";
 
   return (
     <FoldsContext.Provider value={folds}>
-      <GoingBackContext.Provider value={phase === "archived" ? null : going}>
+      <GoingBackContext.Provider value={phase === "archived" || (model.info?.access ?? "owner") !== "owner" ? null : going}>
         <div className={`conversation-page ${workspaceOpen ? "with-workspace" : ""}`} data-testid="conversation-page" data-phase={phase}>
           <div className="conversation-body" inert={(workspaceOpen && covered) || (portsShown && narrow)}>
             <ConversationHeader
@@ -237,15 +240,15 @@ function OpenConversation({ id, store, session }: OpenConversationProps) {
               />
               <div className={`dock-box ${phase}`}>
                 <StatusBar model={model} phase={phase} onRequest={request} onRetry={retry} />
-                {phase === "confirming" && <ApprovalBar actions={awaitedActions(model.timeline)} onAnswer={answer} />}
+                {phase === "confirming" && !readOnly && <ApprovalBar actions={awaitedActions(model.timeline)} onAnswer={answer} />}
                 <Composer
                   // Drawn anew, it begins with what was taken back.
                   key={takenBack}
                   draftKey={draftKey(id)}
                   label="Message to the agent"
-                  placeholder={placeholderOf(model, phase)}
-                  disabled={!acceptsMessage(phase) && !QUEUES.has(phase)}
-                  hint={HINTS[phase] ?? ""}
+                  placeholder={readOnly ? READ_ONLY : placeholderOf(model, phase)}
+                  disabled={readOnly || (!acceptsMessage(phase) && !QUEUES.has(phase))}
+                  hint={readOnly ? READ_ONLY : (HINTS[phase] ?? "")}
                   onSend={send}
                 >
                   <Usage metrics={model.metrics} />

@@ -28,6 +28,8 @@ export type ConversationInfo = Pick<
   | "session_api_key"
   | "url"
 > & {
+  /** What may be done with it; absent on other servers, where it is one's own. */
+  readonly access?: SentConversation["access"];
   /** Why its work does not begin yet, in words. */
   readonly waiting?: string | null;
 };

@@ -1,5 +1,5 @@
 /** The conversation's name, and what can be done with the whole of it. */
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { useServices } from "../../app/services";
 import { errorText } from "../../net/http";
 import type { ConversationModel } from "../../state/model";
@@ -12,6 +12,8 @@ import type { MenuEntry } from "../common/Menu";
 import { RenameField } from "../shell/ConversationRow";
 import { DrawerButton } from "../shell/Shell";
 import { save as saveFile } from "../workspace/files";
+
+const ShareDialog = lazy(() => import("./ShareDialog"));
 
 interface ConversationHeaderProps {
   readonly model: ConversationModel;
@@ -37,6 +39,7 @@ export function ConversationHeader(props: ConversationHeaderProps) {
   const services = useServices();
   const [renaming, setRenaming] = useState(false);
   const [deleting, setDeleting] = useState(false);
+  const [sharing, setSharing] = useState(false);
   const id = model.conversationId;
   const title = model.info?.title ?? "";
 
@@ -68,10 +71,13 @@ export function ConversationHeader(props: ConversationHeaderProps) {
     );
   };
 
-  const entries: MenuEntry[] = [
+  const own = (model.info?.access ?? "owner") === "owner";
+  const saving = { label: "Save a recording", testId: "header-export", onSelect: saveRecording };
+  const entries: MenuEntry[] = !own ? [saving] : [
     { label: "Rename", testId: "header-rename", onSelect: () => { setRenaming(true); } },
     { label: "Ports", testId: "header-ports", onSelect: onPorts },
-    { label: "Save a recording", testId: "header-export", onSelect: saveRecording },
+    { label: "Share", testId: "header-share", onSelect: () => { setSharing(true); } },
+    saving,
     ...(phase === "asleep" || phase === "archived"
       ? []
       : [{ label: "Put to sleep", testId: "header-sleep", onSelect: onSleep }]),
@@ -97,6 +103,11 @@ export function ConversationHeader(props: ConversationHeaderProps) {
       <Menu label="More for this conversation" entries={entries} testId="header-menu">
         <MoreIcon />
       </Menu>
+      {sharing && (
+        <Suspense>
+          <ShareDialog id={id} onClose={() => { setSharing(false); }} />
+        </Suspense>
+      )}
       {deleting && (
         <ConfirmDialog
           title="Delete this conversation?"

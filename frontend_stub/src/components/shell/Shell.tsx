@@ -24,6 +24,8 @@ export function DrawerButton() {
 
 export function Shell({ children }: { readonly children: ReactNode }) {
   const narrow = useMediaQuery(NARROW);
+  // Who came by a link has no list.
+  const guest = useReadable(useServices().config)?.DRYDOCK?.guest === true;
   const [drawerWanted, setDrawerWanted] = useState(false);
   const drawer = narrow && drawerWanted;
   const aside = useRef<HTMLElement>(null);
@@ -52,13 +54,15 @@ export function Shell({ children }: { readonly children: ReactNode }) {
 
   return (
     <DrawerContext.Provider value={open}>
-      <div className={drawer ? "shell drawer-open" : "shell"}>
+      <div className={`shell${drawer ? " drawer-open" : ""}${guest ? " of-guest" : ""}`}>
         <a className="skip-link" href="#content">
           Skip to the content
         </a>
-        <aside ref={aside} className="aside" aria-label="Conversations and settings" inert={narrow && !drawer} data-testid="sidebar">
-          <Sidebar onLeave={close} />
-        </aside>
+        {!guest && (
+          <aside ref={aside} className="aside" aria-label="Conversations and settings" inert={narrow && !drawer} data-testid="sidebar">
+            <Sidebar onLeave={close} />
+          </aside>
+        )}
         {/* A convenience for the pointer; the keyboard has Escape and the close button. */}
         <div className="backdrop" aria-hidden="true" onClick={close} />
         <main id="content" className="main" tabIndex={-1} inert={drawer}>
