@@ -51,7 +51,8 @@ async def test_an_invited_user_signs_in_works_and_signs_out(
     await page.get_by_test_id("share-make").click()
     guests = (await visit(await page.get_by_test_id("share-address").input_value())).page
     await until_phase(guests, "finished")
-    await expect(guests.get_by_test_id("composer-input")).to_have_attribute("placeholder", "Shared with you for reading")
+    composer = guests.get_by_test_id("composer-input")
+    await expect(composer).to_have_attribute("placeholder", "Shared with you for reading")
     await expect(guests.get_by_test_id("sidebar")).to_have_count(0)
     await page.get_by_test_id("share-take-back").click()
     await expect(page.get_by_test_id("share-entry")).to_have_count(0)
