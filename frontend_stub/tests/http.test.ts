@@ -114,7 +114,7 @@ describe("the API", () => {
   });
 
   it("reads what the server runs on, and does without it", async () => {
-    const DRYDOCK = { version: "1", sandbox: { provider: "docker", reason: "x" }, model: "m", demo: true, auth_required: false, settings_stored: false, account: null };
+    const DRYDOCK = { version: "1", sandbox: { provider: "docker", reason: "x" }, model: "m", demo: true, auth_required: false, settings_stored: false, account: null, guest: false };
     expect(await api(json(200, { APP_MODE: "oss", DRYDOCK })).api.config()).toEqual({ APP_MODE: "oss", DRYDOCK });
     expect(await api(json(200, { APP_MODE: "oss" })).api.config()).toEqual({ APP_MODE: "oss" });
   });

@@ -1,6 +1,9 @@
 /** What jsdom lacks of a browser, as little as the components need. */
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach } from "vitest";
+
+// A busy machine is late; what is there is found at once.
+configure({ asyncUtilTimeout: 10_000 });
 
 class NoObserver {
   observe(): void {
