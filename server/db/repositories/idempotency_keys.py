@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from server.clock import careful_now
@@ -74,7 +75,10 @@ class IdempotencyKeys:
         async with self._turn((user_id, scope, key)):
             row = _Row(user_id, scope, key, _digest(request))
             now = self._now()
-            found = await self._writer.change(lambda connection: row.claim(connection, resource, now))
+            try:
+                found = await self._writer.change(lambda connection: row.claim(connection, resource, now))
+            except IntegrityError:  # another server was first, in this moment
+                found = await self._writer.change(lambda connection: row.claim(connection, resource, now))
             if found is not None and found.digest != row.digest:
                 raise KeyReusedError(
                     f"Idempotency-Key: {key!r} came with another request before; a new request needs a new key"

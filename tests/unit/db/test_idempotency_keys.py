@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agent_core.events.event import utc_now
 from server.db.database import Database, open_database
 from server.db.engine import DatabaseSettings
-from server.db.repositories.idempotency_keys import RETENTION, Attempt, IdempotencyKeys
+from server.db.repositories.idempotency_keys import RETENTION, Attempt, IdempotencyKeys, _Row
+from server.db.tables import idempotency_keys
 from server.errors import KeyInUseError, KeyReusedError
 
 
@@ -93,6 +96,24 @@ async def test_a_repetition_waits_for_the_first_one(database: Database) -> None:
         work.goes_on.set()
     assert [task.result() for task in tasks] == [{"made": "0"}] * 5
     assert len(work.attempts) == 1
+
+
+async def test_of_two_servers_that_are_asked_at_once_one_is_first(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, work, claim, seen = database.idempotency_keys, Work(), _Row.claim, list[str]()
+    await once(keys, work)
+
+    async def late(row: _Row, connection: AsyncConnection, resource: str, now: datetime) -> Any:
+        seen.append(resource)
+        if len(seen) == 1:  # it had looked before the other's was there
+            values = {**row._asdict(), "resource": resource, "answer": None, "created_at": now}
+            await connection.execute(insert(idempotency_keys), values)
+        return await claim(row, connection, resource, now)
+
+    monkeypatch.setattr(_Row, "claim", late)
+    assert await once(keys, work, resource="b") == {"made": "a"}
+    assert (len(work.attempts), len(seen)) == (1, 2)
 
 
 async def test_a_repetition_does_not_wait_for_ever(database: Database) -> None:
