@@ -152,6 +152,7 @@ ROUTES: Mapping[str, Entry] = {
     "DELETE /api/auth/tokens/{token_id}": thing(),
     "GET /api/auth/sign-ins": Entry("account"),
     "DELETE /api/auth/sign-ins/{sign_in_id}": thing(),
+    "GET /api/admin/audit": Entry("admin"),
     "GET /api/admin/users": Entry("admin"),
     "POST /api/admin/users": Entry("admin", {"json": {"name": "x"}}),
     "PATCH /api/admin/users/{name}": Entry("admin", {"json": {}}),
