@@ -23,7 +23,7 @@ from server.db.tables import metadata
 from server.doors.preview.access import PreviewPass
 from server.http.gate import ADMINISTRATION, METRICS
 from server.sockets.gateway import USER_EVENTS
-from tests.contract.rest.conftest import Server, serving
+from tests.contract.rest.conftest import MODEL_SECONDS, Server, serving
 from tests.contract.rest.ownership import LAST, ROUTES, C
 from tests.contract.sockets.loopback import Client
 from tests.serving import serving as serving_app
@@ -183,7 +183,7 @@ async def furnished(server: Server) -> Matrix:
         info = await server.client.get(f"/api/conversations/{conversation_id}", headers=keys["bob"])
         return bool(info.json()["agent_state"] == "awaiting_user_input")
 
-    await server.until(is_ready)
+    await server.until(is_ready, seconds=MODEL_SECONDS)
     await post(f"/api/conversations/{conversation_id}", {"title": MARK}, method="PATCH")
     await post("/api/settings", {"mcp_config": servers})
     await post(f"/api/conversations/{conversation_id}/submit-feedback", {"polarity": "positive", "email": "bobs@b.c"})

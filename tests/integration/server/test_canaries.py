@@ -23,7 +23,7 @@ from agent_core.testing.model_turns import Turn, call, fail, finish, say
 from tests.canaries import canary, found_in, written
 from tests.contract.openapi.documents import operations
 from tests.contract.webhooks.conftest import Receiver
-from tests.integration.server.conftest import MakeProcess, ServerProcess, create, following
+from tests.integration.server.conftest import WAIT_SECONDS, MakeProcess, ServerProcess, create, following
 from tests.integration.server.test_backups import drydock
 from tests.integration.server.test_docker import docker
 from tests.integration.server.test_traces import collecting
@@ -201,13 +201,13 @@ async def everything_read(client: httpx.AsyncClient, conversation_id: str) -> di
         content = b""
         with suppress(TimeoutError, httpx.HTTPError):
             async with (
-                asyncio.timeout(0.3 if path.endswith("/live") else 10),
+                asyncio.timeout(0.3 if path.endswith("/live") else 60),
                 client.stream("GET", path, params=query) as response,
             ):
                 answers[path] = str(response.headers).encode()
                 async for piece in response.aiter_bytes():
                     content += piece
-        answers[path] += content
+        answers[path] = answers.get(path, b"") + content
     for path, body in (
         ("/api/llm-profiles/mine/test", {}),
         ("/api/llm-profiles/fast/test", {}),
@@ -243,7 +243,7 @@ async def receiving() -> AsyncIterator[Receiver]:
 async def driven(server: ServerProcess, conversation_id: str) -> dict[str, str]:
     """What a socket is shown until the agent has finished: each event, and each stream of pieces as one text."""
     told = [f"{name} {value}" for name, value in OF_THE_USER.items()]
-    async with following(server, conversation_id) as follower, asyncio.timeout(60):
+    async with following(server, conversation_id) as follower, asyncio.timeout(WAIT_SECONDS * 2):
         for state in ("awaiting_user_input", "error", "finished"):
             while state not in {(one.get("extras") or {}).get("agent_state") for one in follower.frames}:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)  # `Follower.until` takes the agent's error for the end
@@ -280,7 +280,7 @@ async def aborted(server: ServerProcess) -> str:
     """What the server has printed until a signal ended it that asks for a dump of its memory."""
     assert dumped_bytes(server.pid) == "0"
     os.kill(server.pid, signal.SIGABRT)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while server.returncode is None:  # noqa: ASYNC110 - nothing tells it
             await asyncio.sleep(0.02)
     return server.printed()
