@@ -72,7 +72,7 @@ class Things(NamedTuple):
 
 def unlike(things: Things) -> Things:
     """Things of the same form that nobody has."""
-    letters = str.maketrans("bfs0B", "ged1D")
+    letters = str.maketrans("0123456789abcdefB", "123456789abcdef0D")  # any id has one of these
     return Things(*(one.translate(letters) for one in things))
 
 
