@@ -243,7 +243,10 @@ async def add_user(
         "disabled": False,
         "created_at": user.created_at,
     }
-    same = or_(table.c.look == row["look"], table.c.email == email) if email else table.c.look == row["look"]
+    # Users are asked for by name or address: the one may not be the other of somebody else.
+    called = {row["look"], look_of(email)} if email else {row["look"]}
+    addresses = {one.strip().lower() for one in (name, email or "") if "@" in one}
+    same = or_(table.c.look.in_(called), table.c.email.in_(addresses))
     found = (await connection.execute(select(table).where(same))).first()
     if found is not None:
         raise _taken(name, email, user_of(found))
@@ -256,6 +259,8 @@ async def add_user(
 
 def _taken(name: str, email: str | None, other: UserRecord) -> NameTakenError:
     if look_of(name) != look_of(other.name):
+        if email is None or email not in (other.email, other.name.lower()):
+            return NameTakenError("name: it is the address of another user; choose another one")
         return NameTakenError(f"email: another user has the address {email}")
     if name.casefold() == other.name.casefold():
         return NameTakenError(f"name: there is a user {other.name} already; choose another one")

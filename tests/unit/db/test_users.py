@@ -59,6 +59,19 @@ async def test_names_that_look_alike_are_one_name(database: Database, name: str)
         await database.users.add(name, Role.USER)
 
 
+async def test_nobody_is_called_by_the_address_of_somebody_else(database: Database) -> None:
+    await database.users.add("ann", Role.USER, email="ann@example.com")
+    await database.users.add("bob@example.com", Role.USER, email="bob@example.com")
+    with pytest.raises(NameTakenError, match="name: it is the address of another user"):
+        await database.users.add("Ann@Example.com", Role.USER)
+    with pytest.raises(NameTakenError, match="email: another user has the address"):
+        await database.users.add("eve", Role.USER, email="bob@example.com")
+    await database.users.add("carl@example.com", Role.USER)
+    with pytest.raises(NameTakenError, match="email: another user has the address"):
+        await database.users.add("eve", Role.USER, email="Carl@example.com")
+    assert [one.name for one in await database.users.all()] == ["ann", "bob@example.com", "carl@example.com"]
+
+
 @pytest.mark.parametrize(
     "name", ["", "  ", "a b", "аnn", "an\u200bn", "a\x00b", "x" * 65, "--", "\u0301a", "ann\u202e"]
 )
