@@ -37,7 +37,7 @@ class IdentityRepository(TableRepository):
     async def add(self, issuer: str, subject: str, names: Sequence[str], role: Role, email: str | None) -> UserRecord:
         """Make a user with the first of these names that nobody has, or that looks like nobody's; or the one there is.
 
-        The address is left out where another user has it: it says nothing of who somebody is. `UserError`.
+        The address is left out where another user has it or is called so: it says nothing of who that is. `UserError`.
         """
 
         async def apply(connection: AsyncConnection) -> UserRecord:
@@ -49,7 +49,8 @@ class IdentityRepository(TableRepository):
             free = [name for name, look in zip(names, looks, strict=True) if look not in taken]
             if not free:
                 raise UserError("all that you may be called here are taken; ask an administrator")
-            theirs = select(func.count()).select_from(users).where(users.c.email == email)
+            called = (users.c.email == email) | (users.c.look == look_of(email or ""))
+            theirs = select(func.count()).select_from(users).where(called)
             is_new = email is not None and not await connection.scalar(theirs)
             user = await add_user(connection, free[0], role, email if is_new else None, "")
             await connection.execute(insert(table), {"issuer": issuer, "subject": subject, "user_id": user.id})

@@ -32,6 +32,9 @@ async def test_a_name_or_an_address_of_another_user_is_not_taken_over(database: 
     local = await database.users.add("ann", Role.ADMINISTRATOR, email="ann@example.com")
     other = await database.identities.add(ISSUER, "1", ["Ann", "A.n.n", "ann-2"], Role.USER, "ann@example.com")
     assert (other.name, other.email, other.id != local.id) == ("ann-2", None, True)
+    called = await database.users.add("boss@example.com", Role.USER)
+    boss = await database.identities.add(ISSUER, "boss", ["boss"], Role.USER, "boss@example.com")
+    assert (boss.name, boss.email, boss.id != called.id) == ("boss", None, True)
     with pytest.raises(UserError, match="are taken"):
         await database.identities.add(ISSUER, "2", ["ann", "ANN-2"], Role.USER, None)
     assert await database.identities.find(ISSUER, "2") is None
