@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from agent_core.version import VERSION
-from server.dependencies import conversation_id_of_path, own_conversation
+from server.dependencies import conversation_id_of_path, own_conversation, shared_conversation
 from server.http.gate import API_PREFIXES
 from server.routes.chat_completions import OpenAIError, OpenAIRoute
 from server.routes.replies import MEANINGS, ErrorReply
@@ -112,9 +112,10 @@ def _common(operation: dict[str, Any], route: RouteContext) -> Iterator[tuple[in
     elif takes_input:
         yield 422, {}
     takes_page = any(one["name"] == "page_id" for one in operation.get("parameters", ()))
-    if takes_page or not called.isdisjoint({conversation_id_of_path, own_conversation}):
+    conversations = {own_conversation, shared_conversation}
+    if takes_page or not called.isdisjoint({conversation_id_of_path, *conversations}):
         yield 400, {}
-    if own_conversation in called or "{" in str(route.path):  # a value with a slash is another address
+    if not called.isdisjoint(conversations) or "{" in str(route.path):  # a value with a slash is another address
         yield 404, {}
     yield 403, {}
     if "requestBody" in operation:

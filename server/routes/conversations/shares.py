@@ -133,6 +133,8 @@ async def take_share_back(
     record: OwnConversation, services: ServicesDependency, share_id: Annotated[str, Path(max_length=100)]
 ) -> bool:
     """End it at once; who follows the conversation by it is let go within seconds. False when there is none."""
+    if not share_id.isalnum():
+        raise status_error(400, "share_id: this is the id of no share; `GET …/shares` has those that there are")
     return await services.database.shares.remove(record.id, share_id)
 
 

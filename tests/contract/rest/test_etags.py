@@ -28,6 +28,11 @@ async def conversation_id(server: Server) -> str:
     await server.post("/api/settings", json={"language": "en"})
     conversation_id = await server.create()
     await server.until_running(conversation_id)
+
+    async def is_at_rest() -> bool:
+        return bool((await server.info(conversation_id))["agent_state"] == "awaiting_user_input")
+
+    await server.until(is_at_rest)
     return conversation_id
 
 
