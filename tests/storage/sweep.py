@@ -57,7 +57,7 @@ _LOGGED = (
 _AT_REST = ("finished", "stopped", "awaiting_user_input", "error", "paused")
 _KEPT = {
     *("drydock.db", "secret.key", "token", "instance-id", "instance.lock", "sandboxes", "forks", "blobs"),
-    *("last-seen.json", ".last-seen.json"),
+    *("last-seen.json", ".last-seen.json", "audit-head.json"),
 }
 
 

@@ -27,10 +27,15 @@ from server.db.repositories.users import (
 )
 
 
+@pytest.fixture
+def database_settings(database_settings: DatabaseSettings) -> DatabaseSettings:
+    """More patient than those of other tests: where two write at once, each waits for the other, on a slow disk too."""
+    return database_settings.model_copy(update={"busy_timeout_seconds": 10})
+
+
 @asynccontextmanager
 async def another_process(data_dir: Path, settings: DatabaseSettings) -> AsyncIterator[UserRepository]:
-    patient = settings.model_copy(update={"busy_timeout_seconds": 10})
-    async with open_beside(data_dir, patient) as (engines, writer):
+    async with open_beside(data_dir, settings) as (engines, writer):
         yield UserRepository(engines, writer)
 
 
