@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs
 
-import socketio
 from engineio.async_socket import AsyncSocket
 from engineio.exceptions import SocketIsClosedError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agent_core.troubles import Trouble, coded
 from server.http.uvicorn_protocols import CONTROL_KEY, MAX_JOINING_BYTES, WebSocketControl
+from server.sockets.library import socketio
 
 MEBIBYTE: Final = 1024 * 1024
 TRANSPORT_FACTOR: Final = 4

@@ -10,9 +10,6 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
-import socketio
-import socketio.packet
-from socketio.exceptions import ConnectionRefusedError as RefusedError
 from starlette.types import ASGIApp
 
 from agent_core.errors import DrydockError
@@ -29,6 +26,7 @@ from server.sockets.admission import Admission, read_handshake
 from server.sockets.connections import SCOPE_KEY, ConnectionMiddleware, SocketConnection, SocketLimits, Transports
 from server.sockets.conversations import Conversations
 from server.sockets.feed import EVENT, Feed, send_error
+from server.sockets.library import RefusedError, socketio
 from server.sockets.outlet import Malformed, Outlet, client_packet_class
 from server.sockets.polling import PacketQueue, PayloadKeeper
 from server.wire.errors import WireError

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import engineio.packet
 import orjson
-import socketio
-import socketio.packet
 from engineio.exceptions import SocketIsClosedError
 
+from server.sockets.library import socketio
 from server.wire.errors import WireError
 from server.wire.json_data import check_value_count_now, read_json, too_large
 
