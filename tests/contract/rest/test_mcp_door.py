@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from server.auth.identity import Identity
+from server.auth.identity import Identity, OneTokenAuthenticator
 from server.db.repositories.conversations import ConversationRecord
 from tests.contract.rest.conftest import MakeServer, Server
 from tests.contract.rest.played.github import PlayedGitHub
@@ -102,7 +102,7 @@ async def test_each_user_has_the_accounts_of_their_own(
     async with PlayedGitHub() as provider, make_server() as server:
         await store(server, github=provider)
         bob = AsyncMock(return_value=Identity("bob"))
-        monkeypatch.setattr(server.app.services.authenticator, "identify", bob)
+        monkeypatch.setattr(OneTokenAuthenticator, "identify", bob)
         async with connected(server) as client:
             result = await client.call_tool("create_pr", arguments("github"))
             assert result.is_error is True

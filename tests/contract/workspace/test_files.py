@@ -155,7 +155,8 @@ async def test_lists_leave_out_what_nobody_looks_at(workspace: Workspace) -> Non
         "debug.log",
     ]
     missing = await workspace.get("files", path="gone")
-    assert (missing.status_code, missing.json()) == (404, {"error": "gone does not exist"})
+    told = {"error": "gone does not exist", "code": "not_found", "docs": "/errors/not_found"}
+    assert (missing.status_code, missing.json()) == (404, told)
     # As in the original: its client asks for the folder of microagents, and shows an error as one.
     missing = await workspace.get("list-files", path="gone/.openhands/microagents")
     assert (missing.status_code, missing.json()) == (200, [])

@@ -242,7 +242,9 @@ def test_commands_are_there_with_their_options(block: Block, open_server: Runnin
 
 def check_command(words: list[str]) -> None:
     """See that there is such a command, and that it knows the options."""
-    if words[0] == "make":
+    if variable := re.match(r"(\w+)=", words[0]):  # a line of the file `.env` beside the compose file
+        assert f"${{{variable[1]}:-" in (ROOT / "docker-compose.yml").read_text("utf-8"), words
+    elif words[0] == "make":
         rules = (ROOT / "Makefile").read_text("utf-8")
         assert all(re.search(rf"^{re.escape(rule)}:", rules, re.MULTILINE) for rule in words[1:]), words
     elif words[0] == "drydock":

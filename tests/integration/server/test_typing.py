@@ -59,9 +59,10 @@ async def test_input_and_a_key_reach_a_command_from_every_door_and_others_are_an
 
         doors: dict[str, Send] = {"REST": by_rest, "Socket.IO": seen.send, "client": by_client}
         for name, send in doors.items():
-            command = f"read -r said; echo $said > {name}; echo begun $said; sleep 600"
+            command = f"printf 'reads %s\\n' {name}; read -r said; echo $said > {name}; echo begun $said; sleep 600"
             await send(typed(command))
-            await seen.until(lambda command=command: latest(seen, command) >= 0)  # type: ignore[misc]
+            # What is typed before it runs reaches nothing: an action is shown before its command has begun.
+            await seen.until(lambda name=name: f"reads {name}" in printed(seen))  # type: ignore[misc]
             ident = latest(seen, command)
             await send(typed(name, is_input=True))
             await seen.until(lambda name=name: f"begun {name}" in printed(seen))  # type: ignore[misc]

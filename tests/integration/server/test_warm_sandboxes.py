@@ -46,12 +46,23 @@ async def local_sandboxes(server: ServerProcess) -> dict[str, int]:
     return found
 
 
+async def inspected(ids: list[str]) -> list[dict[str, Any]]:
+    """What the engine says of containers, those left out that were removed after they had been listed."""
+    process = await asyncio.create_subprocess_exec(
+        "docker", "inspect", *ids, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, error = await process.communicate()
+    assert all("no such object" in line.lower() for line in error.decode().splitlines()), error.decode()
+    described: list[dict[str, Any]] = json.loads(out)
+    return described
+
+
 async def containers(server: ServerProcess) -> dict[str, dict[str, Any]]:
     """Conversations with a container, as the engine describes it."""
     labels = [*(instance_labels(server.data_dir.parent)), "label=drydock.conversation"]
     filters = [word for label in labels for word in ("--filter", label)]
     ids = await docker("ps", "-aq", "--no-trunc", *filters)
-    described = json.loads(" ".join(await docker("inspect", *ids))) if ids else []
+    described = await inspected(ids) if ids else []
     return {one["Config"]["Labels"]["drydock.conversation"]: one for one in described}
 
 
