@@ -157,7 +157,7 @@ class SocketGateway:
             problem = "The server failed to connect you; its log says why"
             raise self._refused(problem, Trouble.UNEXPECTED) from error
 
-    def _refused(self, problem: str, code: str) -> RefusedError:
+    def _refused(self, problem: str, code: str) -> Exception:
         """What ends a handshake; `msg_id` is how the protocol names that there is no such conversation."""
         data = coded_page(code, self._base_path)
         if code == ConversationNotFoundError.code:

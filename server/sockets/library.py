@@ -6,16 +6,22 @@ The modules of the server import it from here alone.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from typing import Any
 
-_HIDDEN = "redis" not in sys.modules
-if _HIDDEN:
-    sys.modules["redis"] = None  # type: ignore[assignment]  # the import system then takes it for not installed
-try:
-    import socketio
-    import socketio.packet
-    from socketio.exceptions import ConnectionRefusedError as RefusedError
-finally:
-    if _HIDDEN:
-        del sys.modules["redis"]
 
-__all__ = ["RefusedError", "socketio"]
+def _without_redis() -> Any:
+    """The package, for which the import system takes Redis' client for not installed."""
+    is_hidden = "redis" not in sys.modules
+    if is_hidden:
+        sys.modules["redis"] = None  # type: ignore[assignment] # as its documentation says
+    try:
+        import_module("socketio.packet")
+        return import_module("socketio")
+    finally:
+        if is_hidden:
+            del sys.modules["redis"]
+
+
+socketio = _without_redis()
+RefusedError: type[Exception] = socketio.exceptions.ConnectionRefusedError
