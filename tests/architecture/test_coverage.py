@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coverage.md"
-ROWS_OF_SEEDS = {"S0": 29, "S1": 22, "S2": 42, "S3": 27, "S4": 39, "S5": 32, "S6": 16, "S7": 17}
+ROWS_OF_SEEDS = {"S0": 29, "S1": 22, "S2": 42, "S3": 27, "S4": 39, "S5": 32, "S6": 16, "S7": 18, "S8": 10}
 
 ROW = re.compile(r"^\| (S\d) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 
