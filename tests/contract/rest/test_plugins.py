@@ -7,6 +7,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from agent_core.destinations import Destinations
+from agent_core.errors import SandboxLostError
 from agent_core.runtime.local.provider import LocalProvider
 from agent_core.testing.fake_sandbox import FakeAnswer, FakeProvider, FakeRequest
 from agent_core.testing.model_server import ModelRequest, ModelServer
@@ -608,6 +610,8 @@ async def test_a_plugins_files_are_put_back_when_the_sandbox_has_started_anew(
         await sandbox.stop()
         connection = server.app.services.manager.sandbox(conversation_id)
         assert connection is not None
+        with suppress(SandboxLostError):  # of what was asked before it was noticed
+            await connection.request("shell.run", {"command": "true"})
         await connection.request("shell.run", {"command": "true"})
         assert set(written) >= FILES.keys()
 
