@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from agent_core.troubles import USER
 from server.auth.identity import IDENTITY, Authenticator, Identity
+from server.auth.shared_links import NOTHING_ELSE
 from server.conversation_manager.conversation_manager import ConversationManager
 from server.db.database import Database
 from server.db.repositories.conversations import MAX_ID_LENGTH, ConversationRecord, id_problem
@@ -88,7 +89,7 @@ def identity_of(request: Request) -> Identity:
     """The user who asks; 401 for nobody whom the server knows, 403 for a guest."""
     identity = visitor_of(request)
     if identity.is_guest:
-        raise HTTPException(403, "A link opens one conversation, and nothing else of this server.")
+        raise HTTPException(403, NOTHING_ELSE)
     return identity
 
 

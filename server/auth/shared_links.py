@@ -15,6 +15,9 @@ LINK_PREFIX: Final = "share_"
 LINK_COOKIE: Final = "drydock_share_"
 """How a cookie's name begins; the rest tells links apart, so that a browser may have several."""
 
+NOTHING_ELSE: Final = "A link opens one conversation, and nothing else of this server."
+"""What somebody is told who has nothing but links, and asks for something else."""
+
 MAX_LINKS: Final = 20
 """So many of a request are looked at."""
 

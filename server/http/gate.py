@@ -19,6 +19,7 @@ from server.auth.audit import ACTOR, NOBODY, actor_of
 from server.auth.doorkeeper import Doorkeeper, NotLetIn, RateLimiter, address_of
 from server.auth.identity import IDENTITY, Authenticator, Identity, Permission, Role, refused_permission
 from server.auth.origin import OriginPolicy, wrong_origin
+from server.auth.shared_links import NOTHING_ELSE
 from server.errors import (
     RETRY_SECONDS,
     EndingError,
@@ -248,8 +249,7 @@ class Gate:
                 if (why := forbidden(judged, scope["method"], path)) is not None:
                     return 403, self._body(PermissionDeniedError.code, why), []
                 if judged.is_guest and not path.startswith(_FOR_GUESTS):
-                    why = "A link opens one conversation, and nothing else of this server."
-                    return 403, self._body(PermissionDeniedError.code, why), []
+                    return 403, self._body(PermissionDeniedError.code, NOTHING_ELSE), []
                 scope[IDENTITY] = judged
                 ACTOR.set(actor_of(judged, scope, headers))
             elif path not in self._strangers and (is_api or judged.was_shown):

@@ -340,14 +340,14 @@ class SocketGateway:
         if connection is None:
             return
         if connection.websocket is not None:
-            connection.websocket.end()
+            await self._let_go(connection)
             return
         try:
             async with asyncio.timeout(END_SECONDS):
                 await self._server.eio.disconnect(connection.outlet.transport_id)
         except TimeoutError:
             logger.info("a client that polls did not take its last messages", extra=coded(Trouble.SLOW_CLIENT))
-            await self._transports.forget(connection.outlet.transport_id)
+            await self._let_go(connection)
 
     async def _let_go(self, connection: ClientConnection) -> None:
         """End a connection without waiting for its client, whose polls are answered no more."""
